@@ -1,0 +1,65 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from memqos.adapters.host import Host
+from memqos.adapters.roots import open_host
+
+
+__all__ = ["KubeletVersion", "debug_option", "output_option", "root_option"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _HostType(click.ParamType[Host]):
+    name = "directory"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> Host:
+        return value if isinstance(value, Host) else open_host(str(value))
+
+
+class KubeletVersion(click.ParamType[int]):
+    """``1.NN`` or a full version such as ``v1.36.2``; gives NN."""
+
+    name = "1.NN"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Take NN, or fail as a usage error."""
+        if isinstance(value, int):
+            return value
+        parts = str(value).removeprefix("v").split("+")[0].split("-")[0].split(".")
+        numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in parts[:3]]
+        if not 2 <= len(parts) <= 3 or numbers[0] != 1 or not all(0 <= n < 1000 for n in numbers):
+            self.fail(f"{value!r} is not a kubelet version such as 1.38 or v1.36.2", param, ctx)
+        return numbers[1]
+
+
+root_option = click.option(
+    "--root",
+    "host",
+    type=_HostType(),
+    default="/",
+    show_default=True,
+    help="The host's root: default paths are taken under it.",
+)
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show a traceback on internal errors."
+)
+
+
+def output_option(*more: str) -> Callable[[Command], Command]:
+    """Make ``-o/--output`` with the common formats and those in `more`."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json", "yaml", *more]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )

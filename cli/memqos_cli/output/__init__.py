@@ -1,0 +1,1 @@
+"""Renderers: a result to text. They decide nothing."""

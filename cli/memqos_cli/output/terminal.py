@@ -1,0 +1,55 @@
+"""What a terminal needs: safe characters, columns, colour where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+
+__all__ = ["colour", "note", "printable", "table", "write", "write_bytes"]
+
+_COLOURS = {"green": "32", "yellow": "33", "red": "31"}
+
+
+def printable(text: str) -> str:
+    """Escape control characters: names in files are not to steer a terminal."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def note(text: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"memqos: {printable(text)}\n")
+
+
+def write(text: str) -> None:
+    """Write a result to standard output, in UTF-8 whatever the locale."""
+    write_bytes(text.encode("utf-8", "replace"))
+
+
+def write_bytes(data: bytes) -> None:
+    """Write binary data to standard output."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def colour(text: str, name: str) -> str:
+    """Colour a text, on a terminal only and not with NO_COLOR."""
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if not wanted or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out columns as kubectl does: upper-case titles, three spaces between."""
+    lines = [tuple(header), *(tuple(printable(cell) for cell in row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in lines
+    )

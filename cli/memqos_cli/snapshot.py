@@ -1,0 +1,52 @@
+"""``memqos snapshot``."""
+
+from __future__ import annotations
+
+import click
+
+from memqos.adapters.host import Host
+from memqos.adapters.snapshot import archive_bytes, save_snapshot, take_snapshot
+from memqos_cli.exit_codes import NO_ANSWER, YES
+from memqos_cli.options import debug_option, output_option, root_option
+from memqos_cli.output import document
+from memqos_cli.output.terminal import note, printable, write, write_bytes
+
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("target", metavar="FILE.tar|DIR")
+@root_option
+@output_option()
+@debug_option
+def command(target: str, host: Host, output: str) -> None:
+    r"""Save exactly the files that the commands read, to run them elsewhere with --root.
+
+    FILE.tar, FILE.tar.gz or FILE.tgz is written as an archive, "-" is an archive on standard
+    output, any other name is a new directory. No process command lines, no environment; of the
+    kubelet configuration only the fields that memqos reads.
+
+    \b
+    Examples:
+      memqos snapshot node-1.tar
+      memqos validate-checkpoint --root node-1.tar
+    """
+    host.check()
+    snapshot = take_snapshot(host)
+    for text in snapshot.missing:
+        note(f"not saved: {text}")
+    if target == "-":
+        write_bytes(archive_bytes(snapshot, gzip=False))
+    else:
+        save_snapshot(snapshot, target)
+        if output == "text":
+            write(f"saved {len(snapshot.files)} files to {printable(target)}\n")
+        else:
+            fields = {
+                "path": target,
+                "files": sorted(snapshot.files),
+                "missing": snapshot.missing,
+            }
+            write(document.render("Snapshot", fields, output))
+    click.get_current_context().exit(YES if snapshot.files else NO_ANSWER)

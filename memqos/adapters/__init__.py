@@ -1,0 +1,1 @@
+"""The only place that reads or writes the machine. Adapters return text or typed values."""

@@ -1,0 +1,97 @@
+"""Reading files without trusting them: bounded, never blocking, one error type."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from memqos.errors import MachineError
+
+
+__all__ = ["MAX_INPUT_BYTES", "machine_error", "read_file", "read_input", "write_atomically"]
+
+#: No document that memqos reads on a node is near this size.
+MAX_INPUT_BYTES = 16 * 1024 * 1024
+
+
+def machine_error(path: str, error: OSError) -> MachineError:
+    """Wrap an OSError with the path that the user knows."""
+    return MachineError(path, error.strerror or str(error), error.errno)
+
+
+def read_input(name: str, *, limit: int = MAX_INPUT_BYTES) -> bytes:
+    """Read a file given on the command line; ``-`` is standard input.
+
+    Raises:
+        MachineError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+    """
+    if name != "-":
+        return read_file(name, limit=limit)
+    if sys.stdin is None:
+        raise MachineError("standard input", "is closed")
+    try:
+        data = sys.stdin.buffer.read(limit + 1)
+    except OSError as error:
+        raise machine_error("standard input", error) from error
+    if len(data) > limit:
+        raise MachineError("standard input", f"larger than {limit} bytes")
+    return data
+
+
+def read_file(path: str, *, limit: int = MAX_INPUT_BYTES) -> bytes:
+    """Read a regular file, which may be one of /proc or /sys.
+
+    Raises:
+        MachineError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+    """
+    try:
+        # Opening a FIFO for reading would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except ValueError as error:
+        raise MachineError(path, str(error)) from error
+    except OSError as error:
+        raise machine_error(path, error) from error
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise MachineError(path, "is a directory")
+        if not stat.S_ISREG(mode):
+            raise MachineError(path, "is not a regular file; '-' reads standard input")
+        chunks = []
+        size = 0
+        while chunk := os.read(descriptor, min(1 << 20, limit + 1 - size)):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise MachineError(path, f"larger than {limit} bytes")
+        return b"".join(chunks)
+    except OSError as error:
+        raise machine_error(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: str, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace a file by a complete new one, or leave it as it is.
+
+    Raises:
+        MachineError: it cannot be written; the temporary file is gone then.
+    """
+    from tempfile import mkstemp  # slow to import, and most commands write nothing
+
+    directory, name = os.path.split(os.path.abspath(path))
+    try:
+        descriptor, temporary = mkstemp(prefix=f".{name}.", dir=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise machine_error(path, error) from error
