@@ -77,6 +77,6 @@ class MachineError(MemqosError):
     """
 
     def __init__(self, path: str, message: str, errno: int | None = None) -> None:
-        super().__init__(f"{path}: {message}")
+        super().__init__(f"{path or repr(path)}: {message}")
         self.path = path
         self.errno = errno

@@ -17,10 +17,12 @@ __all__ = [
     "items",
     "mapping",
     "member",
+    "number",
     "number_text",
     "quantity",
     "string",
     "string_map",
+    "strings",
 ]
 
 
@@ -58,6 +60,18 @@ def string(value: object, path: str) -> str:
     raise _mismatch(value, "a string", path, hint)
 
 
+def strings(value: object, path: str) -> tuple[str, ...]:
+    """Take an array of strings."""
+    return tuple(string(item, f"{path}[{index}]") for index, item in enumerate(items(value, path)))
+
+
+def number(value: object, path: str) -> float:
+    """Take a number, as a double."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise _mismatch(value, "a number", path)
+
+
 def boolean(value: object, path: str) -> bool:
     """Take a boolean."""
     if isinstance(value, bool):
@@ -80,18 +94,25 @@ def string_map(value: object, path: str) -> Mapping[str, str]:
 
 
 def quantity(value: object, path: str) -> Quantity:
-    """Take a ``resource.Quantity``: a string, or a number in its text form."""
+    """Take a ``resource.Quantity``: a string, or a number in its text form.
+
+    A quantity without any digit, which Go reads as zero, is refused: in a manifest it is a slip.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _mismatch(value, "a quantity such as 128Mi", path)
+    text = value if isinstance(value, str) else number_text(value)
     try:
-        return parse_quantity(value if isinstance(value, str) else number_text(value))
+        found = parse_quantity(text)
     except QuantityError as error:
         raise QuantityError(error.message, path=path) from None
+    if found.nanos == 0 and not any(char.isdigit() for char in text):
+        raise QuantityError(f"{text!r} is a quantity without digits", path=path)
+    return found
 
 
 def number_text(value: float) -> str:
     """Write a number as it stands in the JSON that Kubernetes makes of a YAML file."""
-    if float(value).is_integer() and abs(value) < 1e21:
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e21):
         return str(int(value))
     return repr(value)
 

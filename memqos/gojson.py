@@ -190,15 +190,15 @@ class TypeErrors:
     Go keeps the first type error and goes on decoding, so later fields are still filled in.
 
     Attributes:
-        messages: one sentence each, with the JSON path.
+        first: the first error in a sentence, with the JSON path; None while all fits.
     """
 
     def __init__(self) -> None:
-        self.messages: list[str] = []
+        self.first: str | None = None
 
     def add(self, value: Value, expected: str, path: str) -> None:
         """Record that ``value`` at ``path`` is not ``expected``."""
-        self.messages.append(f"{path}: {_describe(value)} where {expected} is expected")
+        self.first = self.first or f"{path}: {_describe(value)} where {expected} is expected"
 
     def fields(
         self, value: Value, names: Mapping[str, str], path: str
@@ -240,7 +240,7 @@ class TypeErrors:
         """Decode a map key of Go type int, or record the error and return None."""
         number = _integer(key, signed=True) if _INT_KEY.fullmatch(key) else None
         if number is None:
-            self.messages.append(f"{path}: the key {key!r} is not an integer")
+            self.first = self.first or f"{path}: the key {key[:60]!r} is not an integer"
         return number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from struct import pack, unpack
+from typing import NamedTuple
 
 from attrs import field, frozen
 
@@ -20,6 +20,7 @@ __all__ = [
     "eviction_threshold_bytes",
     "parse_kubelet_config",
     "parse_reservation",
+    "reservation_bytes",
 ]
 
 #: the fields of a KubeletConfiguration that memqos reads
@@ -34,15 +35,26 @@ FIELDS = (
     "evictionHard",
     "mergeDefaultEvictionSettings",
     "featureGates",
+    "memoryThrottlingFactor",
+    "memoryReservationPolicy",
+    "cgroupsPerQOS",
+    "cgroupDriver",
+    "cgroupRoot",
+    "enforceNodeAllocatable",
+    "systemReservedCgroup",
+    "kubeReservedCgroup",
+    "singleProcessOOMKill",
+    "memorySwap",
 )
 
 _MAX_INT32 = 2**31 - 1
 _DEFAULT_EVICTION_HARD = "100Mi"
 MEMORY_AVAILABLE = "memory.available"
+_PERCENT = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_MAX_PERCENT = 1e9  # far outside, and still a float32
 
 
-@frozen
-class MemoryReservation:
+class MemoryReservation(NamedTuple):
     """One item of ``reservedMemory``: resource name to quantity on one NUMA node."""
 
     numa_node: int
@@ -62,6 +74,16 @@ class KubeletConfig:
         eviction_hard: signal to threshold text, None when the map is missing.
         merge_default_eviction_settings: signals missing in `eviction_hard` get their default.
         feature_gates: gate name to value, as far as configured.
+        memory_throttling_factor: None where it is missing or null.
+        memory_reservation_policy: as configured, empty where it is missing.
+        cgroups_per_qos: False: kubelet manages no cgroups of pods.
+        cgroup_driver: ``systemd``, ``cgroupfs`` or empty; the runtime can override it.
+        cgroup_root: a cgroupfs path, whatever the driver.
+        enforce_node_allocatable: the keys, ``pods`` by default.
+        system_reserved_cgroup: path, empty for none.
+        kube_reserved_cgroup: path, empty for none.
+        single_process_oom_kill: None where it is missing.
+        swap_behavior: of ``memorySwap``, empty where it is missing.
     """
 
     memory_manager_policy: str = "None"
@@ -72,6 +94,16 @@ class KubeletConfig:
     eviction_hard: Mapping[str, str] | None = None
     merge_default_eviction_settings: bool = False
     feature_gates: Mapping[str, bool] = field(factory=dict)
+    memory_throttling_factor: float | None = None
+    memory_reservation_policy: str = ""
+    cgroups_per_qos: bool = True
+    cgroup_driver: str = ""
+    cgroup_root: str = "/"
+    enforce_node_allocatable: tuple[str, ...] = ("pods",)
+    system_reserved_cgroup: str = ""
+    kube_reserved_cgroup: str = ""
+    single_process_oom_kill: bool | None = None
+    swap_behavior: str = ""
 
     def gate(self, name: str, *, alpha: bool) -> bool:
         """Whether a gate is on that is off by default; ``AllAlpha`` counts for an alpha gate."""
@@ -98,11 +130,10 @@ def parse_kubelet_config(document: object) -> KubeletConfig:
     kind = config.get("kind", "KubeletConfiguration")
     if kind != "KubeletConfiguration":
         raise InputError(f"expected KubeletConfiguration, found {kind!r}", path="$.kind")
-    policy = config.get("memoryManagerPolicy")
     eviction = config.get("evictionHard")
     gates = fields.mapping(config.get("featureGates"), "$.featureGates")
     return KubeletConfig(
-        memory_manager_policy=fields.string(policy, "$.memoryManagerPolicy") if policy else "None",
+        memory_manager_policy=_text(config, "memoryManagerPolicy") or "None",
         memory_manager_policy_options=fields.string_map(
             config.get("memoryManagerPolicyOptions"), "$.memoryManagerPolicyOptions"
         ),
@@ -115,21 +146,48 @@ def parse_kubelet_config(document: object) -> KubeletConfig:
         system_reserved=fields.string_map(config.get("systemReserved"), "$.systemReserved"),
         kube_reserved=fields.string_map(config.get("kubeReserved"), "$.kubeReserved"),
         eviction_hard=None if eviction is None else fields.string_map(eviction, "$.evictionHard"),
-        merge_default_eviction_settings=fields.boolean(
-            config.get("mergeDefaultEvictionSettings") or False, "$.mergeDefaultEvictionSettings"
-        ),
+        merge_default_eviction_settings=_flag(config, "mergeDefaultEvictionSettings") is True,
         feature_gates={
             name: fields.boolean(value, fields.member("$.featureGates", name))
             for name, value in gates.items()
         },
+        memory_throttling_factor=_number(config, "memoryThrottlingFactor"),
+        memory_reservation_policy=_text(config, "memoryReservationPolicy"),
+        cgroups_per_qos=_flag(config, "cgroupsPerQOS") is not False,
+        cgroup_driver=_text(config, "cgroupDriver"),
+        cgroup_root=_text(config, "cgroupRoot") or "/",
+        enforce_node_allocatable=("pods",)
+        if config.get("enforceNodeAllocatable") is None
+        else fields.strings(config["enforceNodeAllocatable"], "$.enforceNodeAllocatable"),
+        system_reserved_cgroup=_text(config, "systemReservedCgroup"),
+        kube_reserved_cgroup=_text(config, "kubeReservedCgroup"),
+        single_process_oom_kill=_flag(config, "singleProcessOOMKill"),
+        swap_behavior=_text(
+            fields.mapping(config.get("memorySwap"), "$.memorySwap"), "swapBehavior"
+        ),
     )
+
+
+def _text(config: Mapping[str, object], name: str) -> str:
+    value = config.get(name)
+    return "" if value is None else fields.string(value, f"$.{name}")
+
+
+def _flag(config: Mapping[str, object], name: str) -> bool | None:
+    value = config.get(name)
+    return None if value is None else fields.boolean(value, f"$.{name}")
+
+
+def _number(config: Mapping[str, object], name: str) -> float | None:
+    value = config.get(name)
+    return None if value is None else fields.number(value, f"$.{name}")
 
 
 def _reservation(value: object, path: str) -> MemoryReservation:
     item = fields.mapping(value, path)
     limits = fields.mapping(item.get("limits"), f"{path}.limits")
     return MemoryReservation(
-        fields.integer(item.get("numaNode", 0), f"{path}.numaNode", low=0, high=_MAX_INT32),
+        fields.integer(item.get("numaNode") or 0, f"{path}.numaNode", low=0, high=_MAX_INT32),
         {
             name: fields.quantity(amount, fields.member(f"{path}.limits", name))
             for name, amount in limits.items()
@@ -174,16 +232,32 @@ def eviction_threshold_bytes(threshold: str | None, capacity_bytes: int) -> int:
         if quantity.nanos < 0:
             raise QuantityError(f"the eviction threshold {threshold} is negative")
         return quantity.value
-    try:
-        percent = _float32(float(threshold.rstrip("%")))
-    except (ValueError, OverflowError):
-        raise InputError(f"{threshold!r} is not a percentage") from None
+    number = threshold.rstrip("%")
+    if len(number) > 40 or not re.fullmatch(_PERCENT, number):
+        raise InputError(f"{threshold!r} is not a percentage")
+    percent = _float32(min(float(number), _MAX_PERCENT))
     share = _float32(percent / 100)
     if not 0 <= share <= 1:
         raise InputError(f"the eviction threshold {threshold} is not between 0% and 100%")
     return int(float(capacity_bytes) * share)
 
 
+def reservation_bytes(amounts: Mapping[str, str]) -> int:
+    """Return the memory of ``systemReserved`` or ``kubeReserved`` in bytes, 0 for none.
+
+    Raises:
+        InputError: not a quantity, or negative.
+    """
+    if "memory" not in amounts:
+        return 0
+    quantity = parse_quantity(amounts["memory"])
+    if quantity.nanos < 0:
+        raise QuantityError(f"{amounts['memory']} is negative")
+    return quantity.value
+
+
 def _float32(value: float) -> float:
+    from struct import pack, unpack  # few configurations have a percentage
+
     rounded: float = unpack("<f", pack("<f", value))[0]
     return rounded

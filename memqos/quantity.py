@@ -13,10 +13,11 @@ from attrs import frozen
 from memqos.errors import QuantityError
 
 
-__all__ = ["MAX_INT64", "Quantity", "QuantityFormat", "bytes_quantity", "parse_quantity"]
+__all__ = ["MAX_INT64", "NANO", "Quantity", "QuantityFormat", "bytes_quantity", "parse_quantity"]
 
 MAX_INT64 = 2**63 - 1
-_NANO = 10**9
+#: units of `Quantity.nanos` in one
+NANO = 10**9
 
 _FORM = r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)"
 _EXPONENT = r"[eE]([+-]?[0-9]+)"
@@ -56,26 +57,26 @@ class Quantity:
     @property
     def value(self) -> int:
         """The value in whole units (bytes for memory), rounded away from zero as Go's Value()."""
-        return _divide_away_from_zero(self.nanos, _NANO)
+        return _divide_away_from_zero(self.nanos, NANO)
 
     @property
     def is_integer(self) -> bool:
         """Whether the value has no fraction (what Go's AsInt64 needs)."""
-        return self.nanos % _NANO == 0
+        return self.nanos % NANO == 0
 
     def __str__(self) -> str:
         """The canonical form, as Go prints it."""
         if self.nanos == 0:
             return "0"
         # Go falls back to the decimal form for small binary values, to avoid rounding them.
-        if self.format is QuantityFormat.BINARY and abs(self.nanos) >= 1024 * _NANO:
+        if self.format is QuantityFormat.BINARY and abs(self.nanos) >= 1024 * NANO:
             return _canonical_binary(self.value)
         return _canonical_decimal(self.nanos, exponent=self.format is QuantityFormat.EXPONENT)
 
 
 def bytes_quantity(value: int) -> Quantity:
     """Make the binary quantity of ``value`` bytes."""
-    return Quantity(value * _NANO, QuantityFormat.BINARY)
+    return Quantity(value * NANO, QuantityFormat.BINARY)
 
 
 def parse_quantity(text: str) -> Quantity:
@@ -99,8 +100,8 @@ def parse_quantity(text: str) -> Quantity:
     two_to, ten_to, format_ = scale
     nanos = _nanos(whole.lstrip("0"), fraction.rstrip("0"), two_to, ten_to + 9)
     saturated = False
-    if nanos > MAX_INT64 * _NANO:
-        nanos = MAX_INT64 * _NANO
+    if nanos > MAX_INT64 * NANO:
+        nanos = MAX_INT64 * NANO
         saturated = format_ is not QuantityFormat.BINARY
     return Quantity(-nanos if sign == "-" else nanos, format_, saturated)
 
@@ -126,7 +127,7 @@ def _nanos(whole: str, fraction: str, two_to: int, ten_to: int) -> int:
         return 0
     exponent = ten_to - len(fraction)
     if len(digits) + exponent > _DIGITS_THAT_MATTER:
-        return (MAX_INT64 + 1) * _NANO
+        return (MAX_INT64 + 1) * NANO
     if len(digits) + exponent < -_DIGITS_THAT_MATTER:
         return 1
     dropped = max(0, len(digits) - 2 * _DIGITS_THAT_MATTER)

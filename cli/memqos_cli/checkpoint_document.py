@@ -32,7 +32,7 @@ def validation_fields(
         "driftPerNode": {str(drift.node): drift.drift_bytes for drift in decision.drifts},
         "where": where(decision),
         "difference": _difference(decision),
-        "orderDependent": other is not None,
+        "orderDependent": decision.order_dependent,
         "otherOrder": None if other is None else {"verdict": other[0], "reason": other[1]},
         "checkpoint": checkpoint_fields(node.checkpoint),
         "fileRewritten": decision.file_rewritten,

@@ -20,11 +20,16 @@ __all__ = ["command", "image_notes"]
 
 @click.command()
 @root_option
-@click.option("--iomem", metavar="FILE", help="Read this instead of ROOT/proc/iomem.")
+@click.option(
+    "--iomem",
+    type=click.Path(readable=False, allow_dash=True),
+    metavar="FILE",
+    help="Read this instead of ROOT/proc/iomem.",
+)
 @output_option()
 @debug_option
 def command(host: Host, iomem: str | None, output: str) -> None:
-    r"""Derive the bound of memory-drift-tolerance "auto" from /proc/iomem.
+    """Derive the bound of memory-drift-tolerance "auto" from /proc/iomem.
 
     It is the span of the running kernel's image plus 64 MiB. Exits 1 when it cannot be derived,
     for then kubelet keeps the exact comparison. Needs root: others see no addresses.

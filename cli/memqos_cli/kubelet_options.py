@@ -12,7 +12,8 @@ from memqos.adapters.host import Host
 from memqos.adapters.kubelet_node import NodeInputs, read_kubelet_node
 from memqos.adapters.node import IOMEM, KUBELET_CONFIG
 from memqos.errors import InputError
-from memqos.kubelet_config import parse_reservation
+from memqos.kubelet_config import eviction_threshold_bytes, parse_reservation
+from memqos.quantity import parse_quantity
 from memqos_cli.derive_tolerance import image_notes
 from memqos_cli.options import KubeletVersion, debug_option, root_option
 
@@ -38,13 +39,26 @@ def _reservations(_ctx: Any, _param: Any, values: tuple[str, ...]) -> tuple[Any,
 
 
 def _resources(_ctx: Any, _param: Any, value: str | None) -> dict[str, str] | None:
-    return None if value is None else _key_values(value, "RESOURCE=QUANTITY")
+    if value is None:
+        return None
+    amounts = _key_values(value, "RESOURCE=QUANTITY")
+    try:
+        for amount in amounts.values():
+            parse_quantity(amount)
+    except InputError as error:
+        raise click.BadParameter(error.message) from None
+    return amounts
 
 
 def _eviction(_ctx: Any, _param: Any, value: str | None) -> dict[str, str] | None:
     if value is None:
         return None
-    return _key_values(value.replace("<", "="), "SIGNAL<THRESHOLD")
+    thresholds = _key_values(value.replace("<", "="), "SIGNAL<THRESHOLD")
+    try:
+        eviction_threshold_bytes(thresholds.get("memory.available"), 0)
+    except InputError as error:
+        raise click.BadParameter(error.message) from None
+    return thresholds
 
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
@@ -62,17 +76,23 @@ def _gates(_ctx: Any, _param: Any, values: tuple[str, ...]) -> dict[str, bool]:
 
 
 _OPTIONS = (
-    click.argument("checkpoint", required=False, metavar="[CHECKPOINT]"),
+    click.argument(
+        "checkpoint",
+        required=False,
+        metavar="[CHECKPOINT]",
+        type=click.Path(readable=False, allow_dash=True),
+    ),
     root_option,
     click.option(
         "--kubelet-config",
+        type=click.Path(readable=False, allow_dash=True),
         metavar="FILE",
         help=f"KubeletConfiguration.  [default: ROOT/{KUBELET_CONFIG}]",
     ),
     click.option("--memory-manager-policy", metavar="POLICY", help="None, Static or BestEffort."),
     click.option(
         "--reserved-memory",
-        metavar="NODE:RESOURCE=QUANTITY[,…]",
+        metavar="NODE:RESOURCE=QUANTITY[,...]",
         multiple=True,
         callback=_reservations,
         help="As kubelet's flag; repeatable.",
@@ -91,7 +111,7 @@ _OPTIONS = (
     ),
     click.option(
         "--feature-gates",
-        metavar="GATE=true|false[,…]",
+        metavar="GATE=true|false[,...]",
         multiple=True,
         callback=_gates,
         help="As kubelet's; repeatable.",
@@ -102,9 +122,17 @@ _OPTIONS = (
         help="Set memory-drift-tolerance, and its gate: what if?",
     ),
     click.option(
-        "--machine-info", metavar="FILE", help="cAdvisor MachineInfo JSON in place of ROOT/sys."
+        "--machine-info",
+        type=click.Path(readable=False, allow_dash=True),
+        metavar="FILE",
+        help="cAdvisor MachineInfo JSON in place of ROOT/sys.",
     ),
-    click.option("--iomem", metavar="FILE", help=f"Read this instead of ROOT/{IOMEM}."),
+    click.option(
+        "--iomem",
+        type=click.Path(readable=False, allow_dash=True),
+        metavar="FILE",
+        help=f"Read this instead of ROOT/{IOMEM}.",
+    ),
     click.option(
         "--kubelet-version",
         type=KubeletVersion(),

@@ -15,6 +15,7 @@ __all__ = ["cli"]
 _COMMANDS = {
     "derive-tolerance": "derive_tolerance",
     "rebaseline-checkpoint": "rebaseline_checkpoint",
+    "report-drift": "report_drift",
     "schema": "schema",
     "snapshot": "snapshot",
     "validate-checkpoint": "validate_checkpoint",
@@ -43,7 +44,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="memqos")
 def cli() -> None:
-    r"""What kubelet and the kernel will do with this node's memory, and why.
+    """What kubelet and the kernel will do with this node's memory, and why.
 
     \b
     Example:

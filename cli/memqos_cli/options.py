@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from memqos.adapters.host import Host
 from memqos.adapters.roots import open_host
@@ -18,6 +19,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 class _HostType(click.ParamType[Host]):
     name = "directory"
+
+    def shell_complete(self, _ctx: Any, _param: Any, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]
 
     def convert(self, value: Any, _param: Any, _ctx: Any) -> Host:
         return value if isinstance(value, Host) else open_host(str(value))
@@ -33,8 +37,11 @@ class KubeletVersion(click.ParamType[int]):
         if isinstance(value, int):
             return value
         parts = str(value).removeprefix("v").split("+")[0].split("-")[0].split(".")
-        numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in parts[:3]]
-        if not 2 <= len(parts) <= 3 or numbers[0] != 1 or not all(0 <= n < 1000 for n in numbers):
+        numbers = [
+            int(part) if part.isascii() and part.isdigit() and len(part) < 4 else -1
+            for part in parts[:3]
+        ]
+        if not 2 <= len(parts) <= 3 or numbers[0] != 1 or min(numbers) < 0:
             self.fail(f"{value!r} is not a kubelet version such as 1.38 or v1.36.2", param, ctx)
         return numbers[1]
 

@@ -24,7 +24,7 @@ from memqos_cli.exit_codes import NO, YES
 from memqos_cli.kubelet_options import NodeInputs, checkpoint_options, read_node
 from memqos_cli.options import output_option
 from memqos_cli.output import document
-from memqos_cli.output.terminal import note, printable, table, write
+from memqos_cli.output.terminal import note, printable, table, wrap, write
 
 
 __all__ = ["command"]
@@ -52,7 +52,7 @@ def command(
     force: bool,
     **options: Any,
 ) -> None:
-    r"""Give the Memory Manager CHECKPOINT the machine state of this boot, for any kubelet.
+    """Give the Memory Manager CHECKPOINT the machine state of this boot, for any kubelet.
 
     Shows what would change, and with --write replaces the file: same format, right checksum,
     assignments untouched, owner and mode kept, atomically, after a backup. Only a checkpoint that
@@ -75,8 +75,6 @@ def command(
     made = rebaseline(
         decision, node.settings, node.machine, node.checkpoint, node.checkpoint_data or b""
     )
-    for text in (*node.assumptions, *node.warnings, *warnings(decision)):
-        note(text)
     written, backup = False, None
     if do_write and path is not None and node.checkpoint_data is not None:
         try:
@@ -100,6 +98,8 @@ def command(
         fields = validation_fields(node, decision, advice)
         fields |= {"written": written, "backup": backup, "changes": _changes(made)}
         write(document.render("CheckpointRebaseline", fields, output))
+    for text in (*node.assumptions, *node.warnings, *warnings(decision)):
+        note(text)
     click.get_current_context().exit(NO if isinstance(made, RebaselineRefusal) else YES)
 
 
@@ -138,12 +138,12 @@ def _text(
 ) -> str:
     path = printable(node.checkpoint_path)
     if made is None:
-        return f"nothing to do: {printable(message(decision))}\n"
+        return wrap(f"nothing to do: {message(decision)}") + "\n"
     if isinstance(made, RebaselineRefusal):
         head = f"refused: {made.message}\n{message(decision)}\n"
         if decision.verdict is not Verdict.TOLERATED:
             head += f"{next_step(decision, advice)}\n"
-        return "".join(f"{printable(line)}\n" for line in head.splitlines())
+        return "".join(f"{wrap(line)}\n" for line in head.splitlines())
     head = f"re-baselined {path}" if written else f"would re-baseline {path}; --write does it"
     if backup is not None:
         head += f"; the old file is {printable(backup)}"

@@ -12,11 +12,15 @@ from memqos_cli.output.terminal import write
 __all__ = ["command"]
 
 
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in schema_kinds() if kind.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=_complete)
 @debug_option
 def command(kind: str | None) -> None:
-    r"""Print the JSON Schema of an output KIND; without one, list the kinds.
+    """Print the JSON Schema of an output KIND; without one, list the kinds.
 
     \b
     Example:

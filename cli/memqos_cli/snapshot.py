@@ -21,7 +21,7 @@ __all__ = ["command"]
 @output_option()
 @debug_option
 def command(target: str, host: Host, output: str) -> None:
-    r"""Save exactly the files that the commands read, to run them elsewhere with --root.
+    """Save exactly the files that the commands read, to run them elsewhere with --root.
 
     FILE.tar, FILE.tar.gz or FILE.tgz is written as an archive, "-" is an archive on standard
     output, any other name is a new directory. No process command lines, no environment; of the

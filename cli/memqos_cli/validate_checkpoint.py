@@ -15,7 +15,7 @@ from memqos_cli.exit_codes import NO, YES
 from memqos_cli.kubelet_options import NodeInputs, checkpoint_options, read_node
 from memqos_cli.options import output_option
 from memqos_cli.output import document
-from memqos_cli.output.terminal import colour, note, printable, table, write
+from memqos_cli.output.terminal import colour, note, table, wrap, write
 
 
 __all__ = ["command"]
@@ -26,11 +26,12 @@ __all__ = ["command"]
 @output_option("prometheus")
 @click.option(
     "--textfile",
+    type=click.Path(readable=False),
     metavar="FILE",
     help="Also write the Prometheus metrics to FILE, atomically, for node_exporter.",
 )
 def command(output: str, textfile: str | None, **options: Any) -> None:
-    r"""Say what kubelet decides about its Memory Manager CHECKPOINT on its next start, and why.
+    """Say what kubelet decides about its Memory Manager CHECKPOINT on its next start, and why.
 
     CHECKPOINT is ROOT/var/lib/kubelet/memory_manager_state unless given. Exits 0 when kubelet
     starts, 1 when it refuses. Writes nothing but --textfile.
@@ -44,8 +45,6 @@ def command(output: str, textfile: str | None, **options: Any) -> None:
     node = read_node(**options)
     decision = validate_start(node.settings, node.machine, node.checkpoint, node.image)
     advice = advise(node.settings, node.machine, node.checkpoint, node.image)
-    for text in (*node.assumptions, *node.warnings, *warnings(decision)):
-        note(text)
     if textfile is not None:
         write_atomically(textfile, _prometheus(node, decision).encode())
     if output == "text":
@@ -55,6 +54,8 @@ def command(output: str, textfile: str | None, **options: Any) -> None:
     else:
         fields = validation_fields(node, decision, advice)
         write(document.render("CheckpointValidation", fields, output))
+    for text in (*node.assumptions, *node.warnings, *warnings(decision)):
+        note(text)
     click.get_current_context().exit(YES if decision.kubelet_starts else NO)
 
 
@@ -111,17 +112,19 @@ _VERDICT_COLOURS = {
 
 
 def _text(node: NodeInputs, decision: StartDecision, advice: tuple[Advice, ...]) -> str:
-    verdict = colour(decision.verdict.upper(), _VERDICT_COLOURS[decision.verdict])
-    parts = [f"{verdict}: {printable(message(decision))}\n"]
+    verdict = decision.verdict.upper()
+    sentence = wrap(f"{verdict}: {message(decision)}").removeprefix(verdict)
+    parts = [f"{colour(verdict, _VERDICT_COLOURS[decision.verdict])}{sentence}\n"]
     if decision.drifts:
         parts.append(_drift_table(decision))
     facts = [("reason", _reason(decision)), ("checkpoint", _checkpoint(node))]
     facts += [("tolerance", _tolerance(node, decision)), ("next", next_step(decision, advice))]
-    if decision.other_order is not None:
-        verdict_, reason = decision.other_order
-        facts.insert(1, ("order", f"with the pods in another order: {verdict_} ({reason})"))
+    if decision.order_dependent:
+        other = decision.other_order
+        found = f"{other[0]} ({other[1]})" if other else "not all could be tried"
+        facts.insert(1, ("order", f"NUMA groups are joint; other orders of the pods: {found}"))
     facts += _what_if(decision, advice)
-    parts.append("".join(f"{name:<11} {printable(text)}\n" for name, text in facts))
+    parts.append("".join(f"{name:<11} {wrap(text, 12)}\n" for name, text in facts))
     return "\n".join(parts)
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
-
-from attrs import field, frozen
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
 
 from memqos.errors import InputError
 
@@ -26,8 +25,7 @@ _MAX_EXPANDED_NODES = 1_000_000
 _MAX_DEPTH = 200
 
 
-@frozen
-class Document:
+class Document(NamedTuple):
     """One document of a stream.
 
     Attributes:
@@ -40,7 +38,7 @@ class Document:
     data: Any
     number: int
     line: int
-    locate: Callable[[str], int | None] = field(repr=False, eq=False)
+    locate: Callable[[str], int | None]
 
 
 def read_documents(data: bytes, source: str) -> list[Document]:
@@ -50,7 +48,7 @@ def read_documents(data: bytes, source: str) -> list[Document]:
         InputError: not UTF-8, not YAML, a repeated key, an alias bomb, or nested too deeply.
     """
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError("not UTF-8 text", source=source, line=line) from None
@@ -112,7 +110,7 @@ def _yaml_error(error: Exception, source: str, number: int | None) -> InputError
     return InputError(
         f"not YAML: {problem}",
         source=source,
-        document=number,
+        document=number or None,
         line=None if mark is None else mark.line + 1,
     )
 
@@ -134,10 +132,12 @@ class _Builder:
     def build(self, node: Node, depth: int) -> Any:
         self.nodes += 1
         if self.nodes > _MAX_EXPANDED_NODES:
-            raise self.error("aliases expand to too many nodes", node)
+            raise self.error(f"more than {_MAX_EXPANDED_NODES} nodes", node)
         if node.id == "scalar":
             return _scalar(node)
-        if id(node) in self.open or depth > _MAX_DEPTH:
+        if id(node) in self.open:
+            raise self.error("an alias stands inside its own anchor", node)
+        if depth > _MAX_DEPTH:
             raise self.error(f"nested more than {_MAX_DEPTH} levels deep", node)
         self.open.add(id(node))
         result = (
@@ -176,8 +176,8 @@ _WORDS |= dict.fromkeys(
 _WORDS |= dict.fromkeys(
     ["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"], False
 )
-_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INTEGER = r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 
 
 def _scalar(node: Node) -> Any:
@@ -189,12 +189,12 @@ def _scalar(node: Node) -> Any:
     if text[:1] not in "+-.0123456789":
         return text
     plain = text.replace("_", "")
-    if _INTEGER.fullmatch(plain) and len(plain) <= 66:
+    if re.fullmatch(_INTEGER, plain) and len(plain) <= 66:
         number = _go_integer(plain)
         if -(2**63) <= number < 2**64:
             return number
-    if _FLOAT.fullmatch(plain):
-        return float(plain)
+    if re.fullmatch(_FLOAT, plain) and (real := float(plain)) not in (inf, -inf):
+        return real
     return text
 
 
@@ -206,14 +206,14 @@ def _go_integer(text: str) -> int:
     return sign * int(digits, 0)
 
 
-_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]|\['((?:[^'\\]|\\.)*)'\]")
+_STEP = r"\.([^.\[\]]+)|\[([0-9]+)\]|\['((?:[^'\\]|\\.)*)'\]"
 
 
 def _locator(root: Node) -> Callable[[str], int | None]:
     def locate(path: str) -> int | None:
         node = root
         line: int = root.start_mark.line + 1
-        for match in _STEP.finditer(path):
+        for match in re.finditer(_STEP, path):
             name, index = match[1] or match[3], match[2]
             if node.id == "mapping" and name is not None:
                 found = [(k, v) for k, v in node.value if k.value == name]

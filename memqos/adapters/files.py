@@ -80,9 +80,12 @@ def write_atomically(path: str, data: bytes, *, mode: int = 0o644) -> None:
     """
     from tempfile import mkstemp  # slow to import, and most commands write nothing
 
-    directory, name = os.path.split(os.path.abspath(path))
     try:
-        descriptor, temporary = mkstemp(prefix=f".{name}.", dir=directory)
+        path = os.path.realpath(path)
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise MachineError(path, "is not a regular file")
+        directory, name = os.path.split(path)
+        descriptor, temporary = mkstemp(prefix=f".{name[:100]}.", dir=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)

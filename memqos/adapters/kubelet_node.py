@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,11 @@ from memqos.kubelet_config import KubeletConfig, parse_kubelet_config
 from memqos.memory_manager.checkpoint import LoadedCheckpoint, LoadFailure, load
 from memqos.memory_manager.iomem import KernelImage, find_image
 from memqos.memory_manager.machine import Machine, parse_machine_info
-from memqos.memory_manager.settings import assume_settings, settings_from_config
+from memqos.memory_manager.settings import (
+    assume_settings,
+    config_warnings,
+    settings_from_config,
+)
 from memqos.memory_manager.validation import Settings
 
 
@@ -92,8 +97,11 @@ def read_kubelet_node(
     """
     host.check()
     warnings: list[str] = []
-    data, path, file = _read_checkpoint(host, checkpoint)
+    described = kubelet_config is not None or bool(flags)
+    data, path, file = _read_checkpoint(host, checkpoint, directory_required=not described)
     loaded = None if data is None else load(data, kubelet_minor=kubelet_version)
+    if data is None:
+        warnings.append(f"{path}: no such file, so this is kubelet's first start with it")
     if isinstance(loaded, LoadedCheckpoint) and loaded.dropped_pod_entries:
         warnings.append(f"{path}: kubelet drops the podEntries of this file, it loads as v1")
     machine, machine_warnings = _read_machine(host, machine_info)
@@ -117,15 +125,12 @@ def read_kubelet_node(
     else:
         config = evolve(config or KubeletConfig(), **(flags or {}))
         config = evolve(config, feature_gates={**config.feature_gates, **gates})
-        if config.memory_available == "0":
-            warnings.append(
-                "kubelet itself refuses an evictionHard memory.available of 0; it is taken for "
-                "none here (0% says so)"
-            )
+        warnings += config_warnings(config, kubelet_minor=kubelet_version)
         settings = settings_from_config(
             config, machine, kubelet_minor=kubelet_version, drift_tolerance=drift_tolerance
         )
-    wants_image = settings.policy_options.get("memory-drift-tolerance") == "auto"
+    # The bound of "auto" is in the verdict, or at least in the advice.
+    wants_image = settings.policy_name == "Static"
     return NodeInputs(
         settings=settings,
         machine=machine,
@@ -141,13 +146,16 @@ def read_kubelet_node(
     )
 
 
-def _read_checkpoint(host: Host, name: str | None) -> tuple[bytes | None, str, str | None]:
+def _read_checkpoint(
+    host: Host, name: str | None, *, directory_required: bool
+) -> tuple[bytes | None, str, str | None]:
     """Return the bytes, the path as the user would type it, and the file to replace."""
     if name == "-":
         return read_input("-", limit=CHECKPOINT_LIMIT), "standard input", None
     if name is not None:
         return read_checkpoint(host, name), name, name
-    return read_checkpoint(host), host.display(CHECKPOINT), host.place(CHECKPOINT)
+    data = read_checkpoint(host, directory_required=directory_required)
+    return data, host.display(CHECKPOINT), host.place(CHECKPOINT)
 
 
 def _read_machine(host: Host, machine_info: str | None) -> tuple[Machine, tuple[str, ...]]:
@@ -175,10 +183,13 @@ def _read_config(host: Host, name: str | None) -> KubeletConfig | None:
     source = host.display(KUBELET_CONFIG) if name is None else name
     if name is not None:
         data = read_input(name)
-    elif host.exists(KUBELET_CONFIG):
-        data = host.read(KUBELET_CONFIG)
     else:
-        return None
+        try:
+            data = host.read(KUBELET_CONFIG)
+        except MachineError as error:
+            if error.errno != errno.ENOENT or host.exists(KUBELET_CONFIG):
+                raise
+            return None
     from memqos.adapters.documents import read_documents
 
     documents = read_documents(data, source)

@@ -34,7 +34,7 @@ KUBELET_CONFIG = "var/lib/kubelet/config.yaml"
 IOMEM = "proc/iomem"
 _MEMINFO = "proc/meminfo"
 _NODES = "sys/devices/system/node"
-_NODE = re.compile(r"node([0-9]{1,9})")
+_NODE = re.compile(r"node(0|[1-9][0-9]{0,8})")
 
 #: A thousand pinned containers need a tenth of this.
 CHECKPOINT_LIMIT = 4 * 1024 * 1024
@@ -42,12 +42,15 @@ CHECKPOINT_LIMIT = 4 * 1024 * 1024
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
 
 
-def read_checkpoint(host: Host, path: str | None = None) -> bytes | None:
-    """Read a checkpoint, None when its directory has none.
+def read_checkpoint(
+    host: Host, path: str | None = None, *, directory_required: bool = True
+) -> bytes | None:
+    """Read a checkpoint, None when there is none.
 
     Args:
         host: whose kubelet it is.
         path: a file as given by the user, outside the root; kubelet's own by default.
+        directory_required: a missing directory is an error: a wrong path, or a wrong mount.
 
     Raises:
         MachineError: it cannot be read, or its directory does not exist either.
@@ -57,18 +60,13 @@ def read_checkpoint(host: Host, path: str | None = None) -> bytes | None:
             return host.read(CHECKPOINT, limit=CHECKPOINT_LIMIT)
         return read_file(path, limit=CHECKPOINT_LIMIT)
     except MachineError as error:
-        if error.errno != errno.ENOENT:
+        if error.errno != errno.ENOENT or path == "":
             raise
-        if path is None:
-            directory = host.display(os.path.dirname(CHECKPOINT))
-            known = host.exists(os.path.dirname(CHECKPOINT))
-        else:
-            directory = os.path.dirname(os.path.abspath(path))
-            known = os.path.isdir(directory)
-        if not known:
-            raise MachineError(
-                directory, "no such directory, so no kubelet has run there"
-            ) from None
+        directory = os.path.dirname(CHECKPOINT if path is None else path)
+        known = host.exists(directory) if path is None else os.path.isdir(directory or ".")
+        if directory_required and not known:
+            shown = host.display(directory) if path is None else directory
+            raise MachineError(shown, "no such directory: has a kubelet run here?") from None
         return None
 
 

@@ -72,7 +72,7 @@ def replace_checkpoint(
         StateFileError: a symbolic link, changed since it was read, or another run is writing.
         MachineError: the system refused; the old file is in place.
     """
-    directory, name = os.path.split(os.path.abspath(path))
+    directory, name = beside(path), os.path.basename(path)
     try:
         with _locked(directory, path) as folder:
             _remove(_temporary(name), folder)
@@ -99,7 +99,7 @@ def replace_checkpoint(
 
 def beside(path: str) -> str:
     """Return the directory of a file."""
-    return os.path.dirname(os.path.abspath(path))
+    return os.path.dirname(path) or "."
 
 
 def remove_leftovers(path: str) -> None:
@@ -109,7 +109,7 @@ def remove_leftovers(path: str) -> None:
         StateFileError: another run is writing.
         MachineError: the system refused.
     """
-    directory, name = os.path.split(os.path.abspath(path))
+    directory, name = beside(path), os.path.basename(path)
     try:
         with _locked(directory, path) as folder:
             _remove(_temporary(name), folder)

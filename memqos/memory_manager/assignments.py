@@ -5,8 +5,9 @@ Source: kubelet policy_static.go, validateState.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import permutations
+from collections.abc import Iterable, Mapping
+from itertools import chain, permutations, product
+from math import factorial, prod
 from typing import NamedTuple
 
 from attrs import frozen
@@ -25,10 +26,16 @@ from memqos.memory_manager.state import (
 __all__ = [
     "Assignment",
     "AssignmentFailure",
+    "Orders",
     "apply_assignments",
     "assignments",
     "other_orders",
 ]
+
+
+# All orders of up to five pods with one container each are tried; of more, a few.
+_MAX_ORDERS = 120
+_MAX_SAMPLES = 16
 
 
 class Assignment(NamedTuple):
@@ -86,32 +93,62 @@ def assignments(
     return tuple(result)
 
 
-def other_orders(
-    items: tuple[Assignment, ...],
-) -> Iterator[tuple[Assignment, ...]]:
-    """Yield orders that may give another result; none unless NUMA groups are joint.
+class Orders(NamedTuple):
+    """Other orders in which kubelet may apply assignments.
 
-    Groups are joint when two affinities overlap without being equal
-    (kubernetes/kubernetes#113035). All orders of up to four joint assignments are tried; of more,
-    each one first and each one last.
+    Attributes:
+        tried: the orders; none unless NUMA groups are joint.
+        complete: whether these are all that can give another result.
     """
-    groups = {frozenset(block.numa_affinity or ()) for item in items for block in item.blocks}
-    joint = {a for a in groups for b in groups if a != b and a & b}
-    moved = [
-        item
-        for item in items
-        if any(frozenset(block.numa_affinity or ()) in joint for block in item.blocks)
-    ]
-    others = tuple(item for item in items if item not in moved)
-    if len(moved) <= 4:
-        orders: Iterable[tuple[Assignment, ...]] = permutations(moved)
+
+    tried: tuple[tuple[Assignment, ...], ...]
+    complete: bool
+
+
+def other_orders(items: tuple[Assignment, ...]) -> Orders:
+    """List orders of pods, and of containers within a pod, that may give another result.
+
+    They matter where NUMA groups are joint: two affinities overlap without being equal
+    (kubernetes/kubernetes#113035). Of many, only some are tried.
+    """
+    joint = _joint_groups({_group(block) for item in items for block in item.blocks})
+    if not joint:
+        return Orders((), complete=True)
+    moved: dict[str, list[Assignment]] = {}
+    others = []
+    for item in items:
+        if any(_group(block) in joint for block in item.blocks):
+            moved.setdefault(item.pod, []).append(item)
+        else:
+            others.append(item)
+    pods = list(moved.values())
+    count = factorial(min(len(pods), 20)) * prod(factorial(min(len(pod), 20)) for pod in pods)
+    if count <= _MAX_ORDERS:
+        orders = [
+            tuple(chain.from_iterable(order))
+            for pod_order in permutations(pods)
+            for order in product(*(permutations(pod) for pod in pod_order))
+        ]
     else:
-        rests = [(one, tuple(item for item in moved if item is not one)) for one in moved]
-        orders = [(one, *rest) for one, rest in rests] + [(*rest, one) for one, rest in rests]
-        orders.append(tuple(reversed(moved)))
-    if joint:
-        for order in orders:
-            yield others + order
+        picked = pods[:: max(1, len(pods) // (_MAX_SAMPLES // 2))]
+        rests = [(pod, [other for other in pods if other is not pod]) for pod in picked]
+        by_pod = [[pod, *rest] for pod, rest in rests] + [[*rest, pod] for pod, rest in rests]
+        by_pod.append([pod[::-1] for pod in reversed(pods)])
+        orders = [tuple(chain.from_iterable(order)) for order in by_pod]
+    first = tuple(others)
+    return Orders(tuple(first + order for order in orders), complete=count <= _MAX_ORDERS)
+
+
+def _group(block: Block) -> tuple[int, ...]:
+    return tuple(sorted(block.numa_affinity or ()))
+
+
+def _joint_groups(groups: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    by_node: dict[int, set[tuple[int, ...]]] = {}
+    for group in groups:
+        for node_id in group:
+            by_node.setdefault(node_id, set()).add(group)
+    return {group for sharing in by_node.values() if len(sharing) > 1 for group in sharing}
 
 
 def apply_assignments(

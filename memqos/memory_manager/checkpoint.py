@@ -112,7 +112,7 @@ class _Decoded(NamedTuple):
     has_checksum: bool
     data: str
     data_checksum: int
-    type_errors: tuple[str, ...]
+    type_error: str | None
 
 
 def load(data: bytes, *, kubelet_minor: int) -> LoadedCheckpoint | LoadFailure:
@@ -132,7 +132,7 @@ def load(data: bytes, *, kubelet_minor: int) -> LoadedCheckpoint | LoadFailure:
     if kubelet_minor >= 36:
         decoded = _decode(document, _V2_FIELDS)
         computed = content_checksum(decoded.content, pod_entries=True)
-        if not decoded.type_errors and decoded.checksum == computed:
+        if decoded.type_error is None and decoded.checksum == computed:
             return LoadedCheckpoint(
                 format=Format.V2, content=decoded.content, checksum_status=ChecksumStatus.VALID
             )
@@ -145,15 +145,15 @@ def _load_v3(decoded: _Decoded) -> LoadedCheckpoint | LoadFailure:
     ) -> LoadFailure:
         return LoadFailure(kind=kind, message=message, format=Format.V3, checksum_status=status)
 
-    if decoded.type_errors:
-        return fail(LoadFailureKind.V3_BAD_OUTER, decoded.type_errors[0])
+    if decoded.type_error is not None:
+        return fail(LoadFailureKind.V3_BAD_OUTER, decoded.type_error)
     try:
         inner = parse(decoded.data)
     except JSONSyntaxError as error:
         return fail(LoadFailureKind.V3_BAD_DATA, f"$.data: {error.message}")
     content = _decode(inner, _V3_DATA_FIELDS)
-    if content.type_errors:
-        return fail(LoadFailureKind.V3_BAD_DATA, f"$.data: {content.type_errors[0]}")
+    if content.type_error is not None:
+        return fail(LoadFailureKind.V3_BAD_DATA, f"$.data: {content.type_error}")
     computed = data_checksum(decoded.data)
     if decoded.data_checksum != computed:
         return fail(
@@ -168,8 +168,8 @@ def _load_v3(decoded: _Decoded) -> LoadedCheckpoint | LoadFailure:
 
 def _load_v1(document: Value, *, zero_is_accepted: bool) -> LoadedCheckpoint | LoadFailure:
     decoded = _decode(document, _V1_FIELDS)
-    if decoded.type_errors:
-        return LoadFailure(kind=LoadFailureKind.JSON_TYPE, message=decoded.type_errors[0])
+    if decoded.type_error is not None:
+        return LoadFailure(kind=LoadFailureKind.JSON_TYPE, message=decoded.type_error)
     has_pod_entries = _has_field(document, "podentries")
     computed = content_checksum(decoded.content, pod_entries=False)
     if decoded.checksum == computed:
@@ -236,7 +236,7 @@ def _decode(document: Value, fields: tuple[str, ...]) -> _Decoded:
         has_checksum=has_checksum,
         data=data,
         data_checksum=data_sum,
-        type_errors=tuple(errors.messages),
+        type_error=errors.first,
     )
 
 

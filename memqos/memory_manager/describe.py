@@ -25,6 +25,7 @@ _CONFIGURATION = (
     Reason.OPTION_UNSUPPORTED_FOR_POLICY,
     Reason.CONFIG_INVALID,
 )
+_DRIFT = (Reason.TOTAL_DIFFERS, Reason.ALLOCATABLE_DIFFERS)
 _UNREADABLE = (Reason.CHECKPOINT_CORRUPT, Reason.CHECKPOINT_INVALID_JSON)
 
 
@@ -152,10 +153,11 @@ def _figures(difference: Difference, place: str) -> str:
 def next_step(decision: StartDecision, advice: tuple[Advice, ...]) -> str:
     """Say what an operator does next."""
     reason = decision.reason
-    if decision.other_order is not None:
+    if decision.order_dependent:
         return (
-            "the pinned pods use overlapping NUMA groups: kubelet's own order is random, so it "
-            "starts at some attempts and fails at others; drain the node and remove the file"
+            "the pinned pods use overlapping NUMA groups, and kubelet re-derives them in random "
+            "order: it may start at one attempt and fail at another; drain the node and remove "
+            "the file"
         )
     if decision.verdict is Verdict.EXACT:
         return "nothing to do"
@@ -172,6 +174,11 @@ def next_step(decision: StartDecision, advice: tuple[Advice, ...]) -> str:
             "kubelet exits and is restarted in a loop, for a drift that a moved kernel image "
             "explains; re-baseline the checkpoint, or set memory-drift-tolerance: auto on "
             "kubelet 1.38 or later"
+        )
+    if reason in _DRIFT and not any(item.option == "auto" for item in advice):
+        return (
+            "kubelet exits and is restarted in a loop; run memqos as root to see whether a moved "
+            "kernel image explains the drift"
         )
     if reason in (Reason.ASSIGNMENT_DOES_NOT_FIT, Reason.GROUP_FREE_DIFFERS):
         return (

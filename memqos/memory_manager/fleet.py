@@ -7,10 +7,10 @@ the summary of the whole, in any order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from heapq import nsmallest
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -30,6 +30,8 @@ __all__ = [
     "NUMADrift",
     "NodeFailure",
     "NodeResult",
+    "Outcome",
+    "attention_key",
     "merge_summaries",
     "node_result",
     "parse_validation",
@@ -111,6 +113,7 @@ class NodeFailure(NamedTuple):
 
 
 Outcome: TypeAlias = NodeResult | NodeFailure
+Word = TypeVar("Word", Verdict, Reason)
 
 
 @frozen(kw_only=True)
@@ -130,7 +133,8 @@ class DriftSummary:
             in none.
         unchanged: NUMA nodes without any drift.
         over_grace: NUMA nodes that drifted by more than the grace.
-        over_bound: NUMA nodes that drifted by more than their own ``auto`` bound.
+        histogram_over_bound: the part of `histogram` that drifted by more than its own ``auto``
+            bound.
         bound_unknown: NUMA nodes whose ``auto`` bound is not known.
         drift_range: the lowest and highest drift, signed; None without any NUMA node.
         bound_range: the lowest and highest ``auto`` bound of a result; None without any.
@@ -145,9 +149,9 @@ class DriftSummary:
     order_dependent: int = 0
     assumed: int = 0
     histogram: Mapping[int, int] = field(factory=dict)
+    histogram_over_bound: Mapping[int, int] = field(factory=dict)
     unchanged: int = 0
     over_grace: int = 0
-    over_bound: int = 0
     bound_unknown: int = 0
     drift_range: tuple[int, int] | None = None
     bound_range: tuple[int, int] | None = None
@@ -167,6 +171,11 @@ class DriftSummary:
     def numa_nodes(self) -> int:
         """NUMA nodes whose drift is known."""
         return self.unchanged + sum(self.histogram.values())
+
+    @property
+    def over_bound(self) -> int:
+        """NUMA nodes that drifted by more than their own ``auto`` bound."""
+        return sum(self.histogram_over_bound.values())
 
 
 def node_result(
@@ -219,7 +228,7 @@ def parse_validation(document: object, name: str) -> NodeResult:
     )
 
 
-def _word[T: (Verdict, Reason)](data: Mapping[str, object], key: str, kind: type[T]) -> T:
+def _word(data: Mapping[str, object], key: str, kind: type[Word]) -> Word:
     text = string(data.get(key), f"$.{key}")
     try:
         return kind(text)
@@ -244,6 +253,7 @@ def summarise(outcomes: Iterable[Outcome], *, attention: int) -> DriftSummary:
     verdicts: Counter[Verdict] = Counter()
     reasons: Counter[Reason] = Counter()
     histogram: Counter[int] = Counter()
+    beyond: Counter[int] = Counter()
     totals: Counter[str] = Counter()
     failures: list[NodeFailure] = []
     worth: list[NodeResult] = []
@@ -266,11 +276,13 @@ def summarise(outcomes: Iterable[Outcome], *, attention: int) -> DriftSummary:
         for drift in outcome.drifts:
             size = abs(drift.drift_bytes)
             drift_range = _widen(drift_range, (drift.drift_bytes, drift.drift_bytes))
+            bucket = min(size, OVERFLOW_BYTES) // BUCKET_BYTES
             if size:
-                histogram[min(size, OVERFLOW_BYTES) // BUCKET_BYTES] += 1
+                histogram[bucket] += 1
+            if bound is not None and size > bound:
+                beyond[bucket] += 1
             totals["unchanged"] += not size
             totals["over_grace"] += size > GRACE_BYTES
-            totals["over_bound"] += bound is not None and size > bound
             totals["bound_unknown"] += bound is None
         if outcome.needs_attention:
             worth.append(outcome)
@@ -281,11 +293,17 @@ def summarise(outcomes: Iterable[Outcome], *, attention: int) -> DriftSummary:
         verdicts=dict(verdicts),
         reasons=dict(reasons),
         histogram=dict(histogram),
+        histogram_over_bound=dict(beyond),
         drift_range=drift_range,
         bound_range=bound_range,
         attention=tuple(_first(worth, attention)),
+        failures=totals["failures"],
         first_failures=tuple(nsmallest(FAILURES_KEPT, failures)),
-        **totals,
+        order_dependent=totals["order_dependent"],
+        assumed=totals["assumed"],
+        unchanged=totals["unchanged"],
+        over_grace=totals["over_grace"],
+        bound_unknown=totals["bound_unknown"],
     )
 
 
@@ -297,15 +315,15 @@ def merge_summaries(left: DriftSummary, right: DriftSummary) -> DriftSummary:
         verdicts=dict(Counter(left.verdicts) + Counter(right.verdicts)),
         reasons=dict(Counter(left.reasons) + Counter(right.reasons)),
         failures=left.failures + right.failures,
-        first_failures=tuple(
-            nsmallest(FAILURES_KEPT, left.first_failures + right.first_failures)
-        ),
+        first_failures=tuple(nsmallest(FAILURES_KEPT, left.first_failures + right.first_failures)),
         order_dependent=left.order_dependent + right.order_dependent,
         assumed=left.assumed + right.assumed,
         histogram=dict(Counter(left.histogram) + Counter(right.histogram)),
+        histogram_over_bound=dict(
+            Counter(left.histogram_over_bound) + Counter(right.histogram_over_bound)
+        ),
         unchanged=left.unchanged + right.unchanged,
         over_grace=left.over_grace + right.over_grace,
-        over_bound=left.over_bound + right.over_bound,
         bound_unknown=left.bound_unknown + right.bound_unknown,
         drift_range=_widen(left.drift_range, right.drift_range),
         bound_range=_widen(left.bound_range, right.bound_range),
@@ -313,7 +331,7 @@ def merge_summaries(left: DriftSummary, right: DriftSummary) -> DriftSummary:
     )
 
 
-def attention_key(result: NodeResult) -> tuple[object, ...]:
+def attention_key(result: NodeResult) -> tuple[int, Fraction, str, str]:
     """Order by what to look at first: refused, order-dependent, then nearest to the bound.
 
     Where a node's bound is unknown, the grace stands in: no bound can be smaller. Ties go by
@@ -325,13 +343,10 @@ def attention_key(result: NodeResult) -> tuple[object, ...]:
 
 
 def _first(results: Iterable[NodeResult], count: int) -> list[NodeResult]:
-    key: Callable[[NodeResult], tuple[object, ...]] = attention_key
-    return sorted(results, key=key)[:count]  # type: ignore[type-var,arg-type]
+    return sorted(results, key=attention_key)[:count]
 
 
-def _widen(
-    left: tuple[int, int] | None, right: tuple[int, int] | None
-) -> tuple[int, int] | None:
+def _widen(left: tuple[int, int] | None, right: tuple[int, int] | None) -> tuple[int, int] | None:
     if left is None or right is None:
         return left or right
     return min(left[0], right[0]), max(left[1], right[1])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-
-from attrs import frozen
+from typing import NamedTuple
 
 from memqos.errors import QuantityError
 from memqos.memory_manager.iomem import KernelImage
@@ -29,8 +28,7 @@ class ToleranceSource(StrEnum):
     UNDERIVABLE = "underivable"
 
 
-@frozen
-class Tolerance:
+class Tolerance(NamedTuple):
     """The bound in effect; 0 bytes means exact comparison.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-
-from attrs import frozen
+from typing import NamedTuple
 
 
 __all__ = ["Reason", "Refusal", "Verdict"]
@@ -66,8 +65,7 @@ class Reason(StrEnum):
     CONFIG_INVALID = "config_invalid"
 
 
-@frozen
-class Refusal:
+class Refusal(NamedTuple):
     """kubelet refuses its own configuration: the reason, and its message."""
 
     reason: Reason

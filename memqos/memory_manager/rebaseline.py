@@ -98,7 +98,7 @@ def rebaseline(
     again = load(text.encode(), kubelet_minor=settings.kubelet_minor)
     exact = evolve(settings, policy_options={})
     check = validate_start(exact, machine, again, None)
-    if check.reason is not Reason.EQUAL or check.other_order is not None:
+    if check.reason is not Reason.EQUAL or check.order_dependent:
         return RebaselineRefusal(
             "pinned pods use overlapping NUMA groups, and kubelet re-derives them in random "
             "order: no file makes its start certain"

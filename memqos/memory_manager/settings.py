@@ -16,7 +16,12 @@ from memqos.memory_manager.validation import Settings
 from memqos.quantity import Quantity, QuantityFormat, bytes_quantity, parse_quantity
 
 
-__all__ = ["FIRST_MINOR_WITH_DRIFT_TOLERANCE", "assume_settings", "settings_from_config"]
+__all__ = [
+    "FIRST_MINOR_WITH_DRIFT_TOLERANCE",
+    "assume_settings",
+    "config_warnings",
+    "settings_from_config",
+]
 
 #: KEP-6232 is alpha in 1.38; earlier kubelets know neither the gate nor the option.
 FIRST_MINOR_WITH_DRIFT_TOLERANCE = 38
@@ -40,8 +45,9 @@ def settings_from_config(
         drift_tolerance: sets the ``memory-drift-tolerance`` option and its gate, whatever the
             release, for the question "what if".
     """
-    supported = kubelet_minor >= FIRST_MINOR_WITH_DRIFT_TOLERANCE
-    options = dict(config.memory_manager_policy_options) if supported else {}
+    options: dict[str, str] = {}
+    if _knows_drift_tolerance(kubelet_minor):
+        options |= config.memory_manager_policy_options
     if drift_tolerance is not None:
         options[DRIFT_TOLERANCE] = drift_tolerance
     reserved: SystemReserved | Refusal
@@ -61,6 +67,31 @@ def settings_from_config(
         config_refusal=refusal,
         kubelet_minor=kubelet_minor,
     )
+
+
+def config_warnings(config: KubeletConfig, *, kubelet_minor: int) -> list[str]:
+    """Say what kubelet reads otherwise than one may think."""
+    found = []
+    threshold = config.memory_available or ""
+    if threshold and not threshold.endswith("%") and _is_zero(threshold):
+        found.append(
+            f"kubelet itself refuses an evictionHard memory.available of {threshold}; it is taken "
+            "for none here (0% says so)"
+        )
+    if config.memory_manager_policy_options and not _knows_drift_tolerance(kubelet_minor):
+        found.append(f"kubelet 1.{kubelet_minor} ignores memoryManagerPolicyOptions")
+    return found
+
+
+def _is_zero(text: str) -> bool:
+    try:
+        return parse_quantity(text).nanos == 0
+    except QuantityError:
+        return False
+
+
+def _knows_drift_tolerance(kubelet_minor: int) -> bool:
+    return kubelet_minor >= FIRST_MINOR_WITH_DRIFT_TOLERANCE
 
 
 def assume_settings(
@@ -91,13 +122,14 @@ def assume_settings(
         drift_tolerance_gate=drift_tolerance is not None or gates.gate(GATE, alpha=True),
         pod_level_gate=gates.gate(_POD_LEVEL_GATE, alpha=False),
         system_reserved=reserved,
+        config_refusal=_config_refusal(gates, kubelet_minor),
         kubelet_minor=kubelet_minor,
     )
 
 
 def _config_refusal(config: KubeletConfig, kubelet_minor: int) -> Refusal | None:
     """Give the first thing that kubelet refuses while it reads its configuration."""
-    if kubelet_minor < FIRST_MINOR_WITH_DRIFT_TOLERANCE and GATE in config.feature_gates:
+    if not _knows_drift_tolerance(kubelet_minor) and GATE in config.feature_gates:
         return Refusal(Reason.CONFIG_INVALID, f"unrecognized feature gate: {GATE}")
     seen = set()
     for item in config.reserved_memory:

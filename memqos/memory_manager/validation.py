@@ -24,7 +24,7 @@ from memqos.memory_manager.checkpoint import (
     LoadFailureKind,
 )
 from memqos.memory_manager.comparison import Difference, compare_exactly, compare_within
-from memqos.memory_manager.iomem import KernelImage
+from memqos.memory_manager.iomem import ImageStatus, KernelImage
 from memqos.memory_manager.machine import Machine, SystemReserved, default_state
 from memqos.memory_manager.options import (
     DRIFT_TOLERANCE,
@@ -76,8 +76,7 @@ class Settings:
     kubelet_minor: int = 38
 
 
-@frozen
-class NodeDrift:
+class NodeDrift(NamedTuple):
     """`memory` of one NUMA node that is in both states; bytes."""
 
     node: int
@@ -111,8 +110,9 @@ class StartDecision:
         state_after: the machine state kubelet runs with, None when it does not start.
         expected: the state re-derived on this machine (idle if the assignments failed), None
             when it was not needed.
-        other_order: the (verdict, reason) that another order of the pods gives; kubelet's own
-            order is random.
+        order_dependent: another order of the pods gives another verdict, or may: kubelet's own
+            order is random, and of many pods in joint NUMA groups not all orders were tried.
+        other_order: a (verdict, reason) that another order gives, None if none was found.
     """
 
     verdict: Verdict
@@ -123,6 +123,7 @@ class StartDecision:
     file_rewritten: bool = False
     state_after: MachineState | None = None
     expected: MachineState | None = None
+    order_dependent: bool = False
     other_order: tuple[Verdict, Reason] | None = None
 
     @property
@@ -182,7 +183,10 @@ def advise(
     checkpoint: LoadedCheckpoint | LoadFailure | None,
     image: KernelImage | None,
 ) -> tuple[Advice, ...]:
-    """Say what ``off``, ``auto`` and the smallest sufficient quantity would give."""
+    """Say what ``off``, ``auto`` and the smallest sufficient quantity would give.
+
+    ``auto`` is left out where the kernel image cannot be seen: kubelet may see it.
+    """
     if settings.policy_name != "Static":
         return ()
 
@@ -194,7 +198,8 @@ def advise(
 
     exact = decide("off")
     needed = max((drift.needed_bytes for drift in exact.drifts), default=0)
-    options = ["off", "auto"] + ([str(needed)] if needed else [])
+    unseen = image is None or image.status is ImageStatus.HIDDEN
+    options = ["off", *([] if unseen else ["auto"]), *([str(needed)] if needed else [])]
     decisions = [(option, decide(option)) for option in options]
     return tuple(Advice(option, made.verdict, made.reason) for option, made in decisions)
 
@@ -303,10 +308,14 @@ def _validate_state(
         return _decide(stored, idle, order, tolerance.bytes, per_node=per_node)
 
     decision = decide(items)
-    for order in other_orders(items):
+    orders = other_orders(items)
+    decision = evolve(decision, order_dependent=not orders.complete)
+    for order in orders.tried:
         other = decide(order)
         if other.verdict is not decision.verdict:
-            decision = evolve(decision, other_order=(other.verdict, other.reason))
+            decision = evolve(
+                decision, order_dependent=True, other_order=(other.verdict, other.reason)
+            )
             break
     return evolve(decision, drifts=node_drifts(stored, idle))
 

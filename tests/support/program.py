@@ -13,7 +13,7 @@ from attrs import frozen
 from jsonschema import Draft202012Validator
 
 from memqos.adapters.schemas import schema_text
-from memqos_cli.__main__ import _run
+from memqos_cli.run import run
 
 
 #: The installed entry point, beside the interpreter that runs the tests.
@@ -51,7 +51,7 @@ def memqos(*arguments: str | Path, stdin: bytes = b"") -> Answer:
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = _run([str(argument) for argument in arguments])
+            code = run([str(argument) for argument in arguments])
             out.flush()
             err.flush()
     finally:

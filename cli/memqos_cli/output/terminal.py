@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 
-__all__ = ["colour", "note", "printable", "table", "write", "write_bytes"]
+__all__ = ["colour", "note", "printable", "table", "wrap", "write", "write_bytes"]
 
 _COLOURS = {"green": "32", "yellow": "33", "red": "31"}
 
 
+_LONGEST = 2000
+
+
 def printable(text: str) -> str:
-    """Escape control characters: names in files are not to steer a terminal."""
+    """Escape control characters and cut monsters: names in files are not to steer a terminal."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}... ({len(text)} characters)"
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -21,7 +27,9 @@ def printable(text: str) -> str:
 
 def note(text: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"memqos: {printable(text)}\n")
+    with suppress(OSError):  # nobody listens; the answer matters more
+        sys.stderr.write(f"memqos: {printable(text)}\n")
+        sys.stderr.flush()
 
 
 def write(text: str) -> None:
@@ -42,6 +50,20 @@ def colour(text: str, name: str) -> str:
     if not wanted or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_COLOURS[name]}m{text}\x1b[0m"
+
+
+def wrap(text: str, indent: int = 0) -> str:
+    """Break a paragraph into lines of at most 99 columns; all but the first are indented."""
+    from textwrap import fill
+
+    return fill(
+        printable(text),
+        99,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )[indent:]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
