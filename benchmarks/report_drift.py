@@ -1,6 +1,6 @@
 """Time and memory of ``report-drift`` over many snapshots.
 
-Prints snapshots per second, the ratio of the time for 2N snapshots to that for N (linear is 2),
+Prints snapshots per second, the ratios of wall and CPU time for 2N snapshots to N (linear is 2),
 the speed-up of two workers over one process, and the peak memory of the main process.
 """
 
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from memqos.adapters.fleet import available_cores
 
@@ -58,33 +59,40 @@ def make_snapshots(folder: Path, count: int) -> None:
             (root / size).write_bytes(data)
 
 
-def run(folder: Path, jobs: int) -> tuple[float, float]:
-    """Report on a folder; return seconds, and the peak memory of the main process in MiB."""
+class Run(NamedTuple):
+    """What one run took; the memory is that of the main process, the CPU time that of all."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+def run(folder: Path, jobs: int) -> Run:
+    """Report on a folder."""
     command = [str(Path(sys.executable).with_name("memqos")), "report-drift", str(folder)]
     start = time.perf_counter()
     with subprocess.Popen([*command, "--jobs", str(jobs)], stdout=subprocess.DEVNULL) as child:
-        # VmHWM: wait4() would give the largest of the main process and its workers.
-        peak = 0
-        while child.poll() is None:
-            status = Path(f"/proc/{child.pid}/status")
-            try:
-                found = re.search(r"VmHWM:\s+(\d+)", status.read_text(encoding="ascii"))
-            except OSError:
-                break
+        peak = pid = status = 0
+        while not pid:
+            # VmHWM: wait4() gives the largest of the main process and its workers.
+            text = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
+            found = re.search(r"VmHWM:\s+(\d+)", text)
             peak = max(peak, int(found[1]) if found else 0)
             time.sleep(0.02)
-    seconds = time.perf_counter() - start
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode not in (0, 1):
         sys.exit(f"report-drift ended with {child.returncode}")
-    return seconds, peak / 1024
+    return Run(seconds, usage.ru_utime + usage.ru_stime, peak / 1024)
 
 
 def measure(counts: list[int], rounds: int) -> None:
     """Measure N and 2N snapshots, for each N, and print a line each."""
     cores = available_cores()
     print(
-        f"{'N':>6} {'jobs':>4} {'snapshots/s':>11} {'time 2N / N':>11} {'jobs 1 / jobs 2':>15} "
-        f"{'peak MiB at N':>13} {'at 2N':>6}",
+        f"{'N':>6} {'jobs':>4} {'snapshots/s':>11} {'time 2N / N':>11} {'CPU 2N / N':>10} "
+        f"{'jobs 1 / jobs 2':>15} {'peak MiB at N':>13} {'at 2N':>6}",
         flush=True,
     )
     for count in counts:
@@ -99,13 +107,25 @@ def measure(counts: list[int], rounds: int) -> None:
                 (run(once, cores), run(twice, cores), run(once, 1), run(once, 2))
                 for _ in range(rounds)
             ]
-        seconds = statistics.median(result[0][0] for result in results)
-        linear = statistics.median(result[1][0] / result[0][0] for result in results)
-        speedup = statistics.median(result[2][0] / result[3][0] for result in results)
-        peaks = [max(result[which][1] for result in results) for which in (0, 1)]
+        ratios = [
+            statistics.median(ratio)
+            for ratio in zip(
+                *(
+                    (
+                        double.seconds / single.seconds,
+                        double.cpu_seconds / single.cpu_seconds,
+                        alone.seconds / pair.seconds,
+                    )
+                    for single, double, alone, pair in results
+                ),
+                strict=True,
+            )
+        ]
+        speed = count / statistics.median(result[0].seconds for result in results)
+        peaks = [max(result[which].peak_mib for result in results) for which in (0, 1)]
         print(
-            f"{count:>6} {cores:>4} {count / seconds:>11.0f} {linear:>11.2f} {speedup:>15.2f} "
-            f"{peaks[0]:>13.1f} {peaks[1]:>6.1f}",
+            f"{count:>6} {cores:>4} {speed:>11.0f} {ratios[0]:>11.2f} {ratios[1]:>10.2f} "
+            f"{ratios[2]:>15.2f} {peaks[0]:>13.1f} {peaks[1]:>6.1f}",
             flush=True,
         )
 

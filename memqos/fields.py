@@ -5,6 +5,7 @@ Nothing is coerced: a boolean is no number, a number is no string.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from memqos.errors import InputError, QuantityError
@@ -66,9 +67,15 @@ def strings(value: object, path: str) -> tuple[str, ...]:
 
 
 def number(value: object, path: str) -> float:
-    """Take a number, as a double."""
+    """Take a finite number, as a double."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+        raise InputError("a number that is not finite, or too large", path=path)
     raise _mismatch(value, "a number", path)
 
 

@@ -6,7 +6,7 @@ Source: component-helpers resource, kubectl qos, the LimitRanger and RuntimeClas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,6 +29,7 @@ __all__ = [
     "apply_overhead",
     "default_requests",
     "limits_declared",
+    "namespace_of",
     "parse_limit_range",
     "parse_overhead",
     "parse_pod",
@@ -41,6 +42,8 @@ __all__ = [
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _CRITICAL_PRIORITY = 2_000_000_000
+_CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
+_MAX_INT64 = 2**63 - 1
 
 
 class QOSClass(StrEnum):
@@ -87,7 +90,8 @@ class Pod:
         kind: the manifest's kind, such as ``Pod`` or ``Deployment``.
         namespace: its namespace.
         name: its name.
-        uid: None where the API server has not given one yet.
+        uid: what its cgroup is named after: of a static pod kubelet's hash, not the UID of its
+            mirror; None where there is none yet.
         containers: app, init, sidecar and ephemeral containers, in the order of the manifest.
         requests: pod-level requests, None without pod-level resources.
         limits: pod-level limits, None without pod-level resources.
@@ -96,6 +100,9 @@ class Pod:
         status_qos: ``status.qosClass``, which wins over what is computed.
         active: False for pods that have ended: they have no cgroup.
         critical: static pods and those of system priority, which never swap.
+        resize_pending: the API server has taken a resize that kubelet has not (yet); the amounts
+            are those that the containers have.
+        container_ids: (container name, id without the runtime's prefix), of the status.
     """
 
     kind: str
@@ -110,6 +117,8 @@ class Pod:
     status_qos: QOSClass | None = None
     active: bool = True
     critical: bool = False
+    resize_pending: bool = False
+    container_ids: tuple[tuple[str, str], ...] = ()
 
     @property
     def path(self) -> str:
@@ -118,8 +127,8 @@ class Pod:
 
 
 def to_bytes(nanos: int | None) -> int:
-    """Round an amount up to whole bytes; an absent one is 0."""
-    return -(-(nanos or 0) // NANO)
+    """Round an amount up to whole bytes, at most 2^63-1; an absent one is 0."""
+    return min(-(-(nanos or 0) // NANO), _MAX_INT64) if nanos else 0
 
 
 def parse_pod(
@@ -149,14 +158,17 @@ def parse_pod(
     for name, role in _CONTAINER_FIELDS:
         if body.get(name):
             containers += _containers(body[name], role, f"{path}.spec.{name}")
-    if not containers and kind != "Pod":
-        raise InputError("no containers", path=f"{path}.spec.containers")
+    if not any(container.role is ContainerRole.APP for container in containers):
+        raise InputError("no containers; a patch is to be built first", path=f"{path}.spec")
+    pending = _is_resize_pending(state, f"{path}.status")
+    if pending:
+        containers = _as_they_run(containers, state, f"{path}.status")
     qos = state.get("qosClass")
     return Pod(
         kind=kind,
-        namespace=fields.string(meta.get("namespace") or "default", f"{path}.metadata.namespace"),
+        namespace=namespace_of(meta, path),
         name=_name(meta, path),
-        uid=_optional_string(meta.get("uid"), f"{path}.metadata.uid"),
+        uid=_uid(meta, annotations, path),
         containers=tuple(containers),
         requests=requests,
         limits=limits,
@@ -166,16 +178,40 @@ def parse_pod(
         ),
         status_qos=QOSClass(str(qos)) if qos in _QOS_CLASSES else None,
         active=state.get("phase") not in ("Succeeded", "Failed"),
-        critical=_is_critical(body.get("priority"), annotations),
+        critical=_is_critical(body, annotations),
+        resize_pending=pending,
+        container_ids=tuple(_container_ids(state, f"{path}.status")) if state else (),
     )
 
 
+def _container_ids(state: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    for name in _STATUS_FIELDS:
+        for index, item in enumerate(fields.items(state.get(name), f"{path}.{name}")):
+            place = f"{path}.{name}[{index}]"
+            status = fields.mapping(item, place)
+            full, now = status.get("containerID"), status.get("state")
+            ended = isinstance(now, dict) and now and "running" not in now
+            if isinstance(full, str) and full and not ended:  # else it has no cgroup (any more)
+                yield fields.string(status.get("name"), f"{place}.name"), full.rpartition("/")[2]
+
+
+_STATUS_FIELDS = (
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+)
 _QOS_CLASSES = tuple(QOSClass)
 _CONTAINER_FIELDS = (
     ("containers", ContainerRole.APP),
     ("initContainers", ContainerRole.INIT),
     ("ephemeralContainers", ContainerRole.EPHEMERAL),
 )
+
+
+def namespace_of(metadata: Mapping[str, object], path: str) -> str:
+    """Return the namespace in an object's metadata; `path` is the object's, for errors."""
+    namespace = _optional_string(metadata.get("namespace"), f"{path}.metadata.namespace")
+    return namespace or "default"
 
 
 def _name(meta: Mapping[str, object], path: str) -> str:
@@ -189,8 +225,46 @@ def _optional_string(value: object, path: str) -> str | None:
     return None if value is None else fields.string(value, path)
 
 
-def _is_critical(priority: object, annotations: object) -> bool:
+def _uid(meta: Mapping[str, object], annotations: object, path: str) -> str | None:
+    mirror = annotations.get(_MIRROR) if isinstance(annotations, dict) else None
+    if isinstance(mirror, str) and mirror:
+        return mirror
+    return _optional_string(meta.get("uid"), f"{path}.metadata.uid")
+
+
+def _is_resize_pending(state: Mapping[str, object], path: str) -> bool:
+    found = fields.items(state.get("conditions"), f"{path}.conditions")
+    return any(
+        isinstance(condition, dict)
+        and condition.get("type") == "PodResizePending"
+        and condition.get("status") == "True"
+        for condition in found
+    )
+
+
+def _as_they_run(
+    containers: list[Container], state: Mapping[str, object], path: str
+) -> list[Container]:
+    """Take the resources of ``containerStatuses``: kubelet works with what it has allocated."""
+    running = {}
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for index, item in enumerate(fields.items(state.get(field), f"{path}.{field}")):
+            place = f"{path}.{field}[{index}]"
+            body = fields.mapping(item, place)
+            if body.get("resources"):
+                name = fields.string(body.get("name"), f"{place}.name")
+                running[name] = _resources(body["resources"], f"{place}.resources")
+    return [
+        Container(item.name, item.role, *running[item.name]) if item.name in running else item
+        for item in containers
+    ]
+
+
+def _is_critical(body: Mapping[str, object], annotations: object) -> bool:
+    priority = body.get("priority")
     if isinstance(priority, int) and priority >= _CRITICAL_PRIORITY:
+        return True
+    if body.get("priorityClassName") in _CRITICAL_CLASSES:
         return True
     return isinstance(annotations, dict) and (
         _MIRROR in annotations or annotations.get(_SOURCE, "api") != "api"

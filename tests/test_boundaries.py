@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "memqos"
 
-# Only these talk to the machine, or evaluate expressions of the user.
+# Only these talk to the machine.
 IMPURE = ("memqos.adapters",)
+
+# A checked expression of the OOM policy becomes a Python function; nothing of the user's text
+# reaches its source, which tests/unit/oom/expression/test_codegen.py shows.
+GENERATES_CODE = {"memqos.oom.expression.codegen": {"compile", "exec"}}
 
 FORBIDDEN_NAMES = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
@@ -37,18 +42,19 @@ def pure_files() -> list[Path]:
     ]
 
 
-def violations(source: str) -> list[str]:
+def violations(source: str, allowed: Collection[str] = ()) -> list[str]:
     """List what a pure module may not contain, as `line: what`."""
     found = []
+    forbidden = FORBIDDEN_NAMES.difference(allowed)
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN_NAMES:
+            case ast.Call(func=ast.Name(id=name)) if name in forbidden:
                 found.append(f"{node.lineno}: calls {name}")
             case ast.arguments():
                 found += [
                     f"{default.lineno}: {default.id} as a default argument"
                     for default in [*node.defaults, *node.kw_defaults]
-                    if isinstance(default, ast.Name) and default.id in FORBIDDEN_NAMES
+                    if isinstance(default, ast.Name) and default.id in forbidden
                 ]
             case ast.Global():
                 found.append(f"{node.lineno}: global {', '.join(node.names)}")
@@ -60,7 +66,9 @@ def violations(source: str) -> list[str]:
 @pytest.mark.parametrize("path", pure_files(), ids=module_name)
 def test_pure_modules_neither_read_nor_print_nor_keep_state(path: Path) -> None:
     """No pure module opens, prints, asks, evaluates text, or changes a global name."""
-    assert violations(path.read_text(encoding="utf-8")) == []
+    allowed = GENERATES_CODE.get(module_name(path), ())
+
+    assert violations(path.read_text(encoding="utf-8"), allowed) == []
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,21 @@ from memqos import __version__
 __all__ = ["cli"]
 
 _COMMANDS = {
+    "audit-cgroups": "audit_cgroups",
+    "check-oom-config": "check_oom_config",
     "derive-tolerance": "derive_tolerance",
+    "effective-protection": "effective_protection",
+    "list-killable": "list_killable",
+    "measure-events": "measure_events",
+    "plan-cgroups": "plan_cgroups",
     "rebaseline-checkpoint": "rebaseline_checkpoint",
+    "replay-oom": "replay_oom",
     "report-drift": "report_drift",
     "schema": "schema",
+    "select-victim": "select_victim",
     "snapshot": "snapshot",
     "validate-checkpoint": "validate_checkpoint",
+    "watch-oom": "watch_oom",
 }
 
 

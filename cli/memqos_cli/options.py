@@ -10,9 +10,18 @@ from click.shell_completion import CompletionItem
 
 from memqos.adapters.host import Host
 from memqos.adapters.roots import open_host
+from memqos.errors import InputError
+from memqos.quantity import parse_quantity
 
 
-__all__ = ["KubeletVersion", "debug_option", "output_option", "root_option"]
+__all__ = [
+    "KubeletVersion",
+    "cgroup_root_option",
+    "debug_option",
+    "output_option",
+    "page_size_option",
+    "root_option",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,6 +62,33 @@ root_option = click.option(
     default="/",
     show_default=True,
     help="The host's root: default paths are taken under it.",
+)
+
+
+def _page_size(_ctx: Any, _param: Any, value: str) -> int:
+    try:
+        size = parse_quantity(value).value
+    except InputError as error:
+        raise click.BadParameter(error.message) from None
+    if not 512 <= size <= 1 << 30 or size & (size - 1):
+        raise click.BadParameter(f"{value} is no page size: a power of two of at least 512")
+    return size
+
+
+page_size_option = click.option(
+    "--page-size",
+    default="4096",
+    callback=_page_size,
+    metavar="BYTES",
+    show_default=True,
+    help="The base page.",
+)
+
+cgroup_root_option = click.option(
+    "--cgroup-root",
+    type=click.Path(readable=False),
+    metavar="DIR",
+    help="A directory that holds the cgroup tree, in place of ROOT/sys/fs/cgroup.",
 )
 
 debug_option = click.option(

@@ -76,31 +76,41 @@ def command(
         decision, node.settings, node.machine, node.checkpoint, node.checkpoint_data or b""
     )
     written, backup = False, None
-    if do_write and path is not None and node.checkpoint_data is not None:
-        try:
-            if isinstance(made, Rebaseline):
+    if do_write and path is not None:
+        if isinstance(made, Rebaseline):
+            try:
                 if not force:
                     _check_no_kubelet(options["host"])
                 backup = replace_checkpoint(
                     path,
-                    expected=node.checkpoint_data,
+                    expected=node.checkpoint_data or b"",
                     new=made.text.encode(),
                     backup_dir=None if no_backup else backup_dir or beside(path),
                 )
                 written = True
-            elif made is None:
-                remove_leftovers(path)
-        except StateFileError as error:
-            made = RebaselineRefusal(str(error))
+            except StateFileError as error:
+                made = RebaselineRefusal(str(error))
+        else:
+            _tidy(path, backup_dir)
     if output == "text":
         write(_text(node, decision, advice, made, written=written, backup=backup))
     else:
         fields = validation_fields(node, decision, advice)
         fields |= {"written": written, "backup": backup, "changes": _changes(made)}
         write(document.render("CheckpointRebaseline", fields, output))
+        if isinstance(made, RebaselineRefusal):
+            note(f"refused: {made.message}")
     for text in (*node.assumptions, *node.warnings, *warnings(decision)):
         note(text)
     click.get_current_context().exit(NO if isinstance(made, RebaselineRefusal) else YES)
+
+
+def _tidy(path: str, backup_dir: str | None) -> None:
+    """Remove what a killed run left; the answer does not depend on it."""
+    try:
+        remove_leftovers(path, backup_dir=backup_dir)
+    except MachineError as error:
+        note(f"a temporary file of an earlier run stays: {error}")
 
 
 def _check_no_kubelet(host: Host) -> None:

@@ -87,7 +87,8 @@ def command(
     of snapshots, a .json or .jsonl file of results of "validate-checkpoint -o json", or "-" for
     such results on standard input; a result may have a "name" of its own added. Snapshots are
     decided as validate-checkpoint decides them, results are taken as they are. CSV has one row per
-    snapshot and NUMA node; an unreadable input has only its name there.
+    snapshot and NUMA node; an unreadable input has only its name there, and a name that a
+    spreadsheet would take for a formula has a ' in front.
 
     Exits 1 when any kubelet would refuse to start, else 3 when any input could not be read.
 
@@ -99,8 +100,6 @@ def command(
     """
     if snapshots.count("-") > 1:
         raise click.UsageError("only one SNAPSHOT can be '-', standard input")
-    if drift_tolerance is not None and any(map(_is_result, snapshots)):
-        note("--drift-tolerance changes nothing for results, which are decided already")
     options = FleetOptions(
         kubelet_version=kubelet_version,
         drift_tolerance=drift_tolerance,
@@ -112,7 +111,8 @@ def command(
         stream = CSVRows() if output == "csv" else StreamedDocument(output)
     summary = summarise((), attention=attention)
     progress = _Progress(streams=stream is not None)
-    chunks = read_fleet(_find(snapshots), options, jobs=jobs or available_cores())
+    empty: list[str] = []
+    chunks = read_fleet(_find(snapshots, empty), options, jobs=jobs or available_cores())
     begun = False
     with closing(chunks), progress:
         for chunk in chunks:
@@ -122,15 +122,28 @@ def command(
                 write(("" if begun else stream.begin()) + stream.more(chunk.outcomes))
                 begun = True
     if not summary.results and not summary.failures:
-        raise click.UsageError("there are no snapshots to report on")
+        raise click.UsageError(f"there are no snapshots in {', '.join(empty)}")
     if plot is not None:
         from memqos_cli.output.drift_plot import draw_drift, drift_title
         from memqos_cli.output.plot import save_plot
 
         save_plot(plot, drift_title(summary), lambda figure: draw_drift(figure, summary))
     write(report_text(summary) if stream is None else stream.end(summary))
-    _notes(summary)
     code = NO if summary.refused else NO_ANSWER if summary.failures else YES
+    if code != NO_ANSWER:  # which is one line
+        for name in empty:
+            note(f"{name}: no snapshots in it")
+        if drift_tolerance is not None and any(map(_is_result, snapshots)):
+            note("--drift-tolerance changes nothing for results, which are decided already")
+        if summary.assumed:
+            note(
+                f"{summary.assumed} of {summary.results} without a kubelet configuration: policy "
+                "and reservations are taken from the checkpoint, or assumed"
+            )
+    if summary.failures:
+        more = summary.failures - 1
+        first = summary.first_failures[0].message
+        note(f"{first}{f' (and {more} more that could not be read)' if more else ''}")
     click.get_current_context().exit(code)
 
 
@@ -138,27 +151,15 @@ def _is_result(name: str) -> bool:
     return name == "-" or name.endswith((".json", ".jsonl"))
 
 
-def _find(names: tuple[str, ...]) -> Iterator[Input]:
+def _find(names: tuple[str, ...], empty: list[str]) -> Iterator[Input]:
+    """Find all inputs; names without any are added to `empty`."""
     for name in names:
         found = False
         for item in find_inputs(name):
             found = True
             yield item
         if not found:
-            note(f"{name}: no snapshots in it")
-
-
-def _notes(summary: DriftSummary) -> None:
-    for failure in summary.first_failures:
-        note(failure.message)
-    more = summary.failures - len(summary.first_failures)
-    if more:
-        note(f"{more} more could not be read")
-    if summary.assumed:
-        note(
-            f"{summary.assumed} of {summary.results} without a kubelet configuration: policy and "
-            "reservations are taken from the checkpoint, or assumed"
-        )
+            empty.append(name)
 
 
 class _Progress:

@@ -6,7 +6,8 @@ import click
 
 from memqos.adapters.host import Host
 from memqos.adapters.snapshot import archive_bytes, save_snapshot, take_snapshot
-from memqos_cli.exit_codes import NO_ANSWER, YES
+from memqos.errors import MachineError
+from memqos_cli.exit_codes import YES
 from memqos_cli.options import debug_option, output_option, root_option
 from memqos_cli.output import document
 from memqos_cli.output.terminal import note, printable, write, write_bytes
@@ -34,6 +35,8 @@ def command(target: str, host: Host, output: str) -> None:
     """
     host.check()
     snapshot = take_snapshot(host)
+    if not snapshot.files:
+        raise MachineError(host.root, f"there is nothing to save: {snapshot.missing[0]}")
     for text in snapshot.missing:
         note(f"not saved: {text}")
     if target == "-":
@@ -49,4 +52,4 @@ def command(target: str, host: Host, output: str) -> None:
                 "missing": snapshot.missing,
             }
             write(document.render("Snapshot", fields, output))
-    click.get_current_context().exit(YES if snapshot.files else NO_ANSWER)
+    click.get_current_context().exit(YES)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import BinaryIO
 
 from memqos.errors import MachineError
 
 
-__all__ = ["MAX_INPUT_BYTES", "machine_error", "read_file", "read_input", "write_atomically"]
+__all__ = [
+    "MAX_INPUT_BYTES",
+    "machine_error",
+    "open_file",
+    "read_file",
+    "read_input",
+    "write_atomically",
+]
 
 #: No document that memqos reads on a node is near this size.
 MAX_INPUT_BYTES = 16 * 1024 * 1024
@@ -45,19 +53,8 @@ def read_file(path: str, *, limit: int = MAX_INPUT_BYTES) -> bytes:
     Raises:
         MachineError: it cannot be read, is no regular file, or is larger than `limit` bytes.
     """
+    descriptor = _open(path)
     try:
-        # Opening a FIFO for reading would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except ValueError as error:
-        raise MachineError(path, str(error)) from error
-    except OSError as error:
-        raise machine_error(path, error) from error
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise MachineError(path, "is a directory")
-        if not stat.S_ISREG(mode):
-            raise MachineError(path, "is not a regular file; '-' reads standard input")
         chunks = []
         size = 0
         while chunk := os.read(descriptor, min(1 << 20, limit + 1 - size)):
@@ -70,6 +67,32 @@ def read_file(path: str, *, limit: int = MAX_INPUT_BYTES) -> bytes:
         raise machine_error(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def open_file(path: str) -> BinaryIO:
+    """Open a regular file to read it piece by piece.
+
+    Raises:
+        MachineError: it cannot be opened, or is no regular file.
+    """
+    return os.fdopen(_open(path), "rb")
+
+
+def _open(path: str) -> int:
+    try:
+        # Opening a FIFO for reading would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except ValueError as error:
+        raise MachineError(path, str(error)) from error
+    except OSError as error:
+        raise machine_error(path, error) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise MachineError(path, "is a directory")
+        raise MachineError(path, "is not a regular file; '-' reads standard input")
+    return descriptor
 
 
 def write_atomically(path: str, data: bytes, *, mode: int = 0o644) -> None:

@@ -55,6 +55,7 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _DOCUMENTS = (".json", ".jsonl")
 
 _CHUNK = 16
+_CHUNK_BYTES = 1024 * 1024  # of documents; a larger one is a chunk of its own
 _CHUNKS_IN_FLIGHT = 4  # per worker
 _PARENT_CHECK_SECONDS = 1.0
 
@@ -246,21 +247,28 @@ def read_fleet(inputs: Iterable[Input], options: FleetOptions, *, jobs: int) -> 
     Close the iterator to end the workers early.
 
     Raises:
-        MachineError: a worker was killed.
+        MachineError: a worker was killed, or could not be started.
     """
     chunks = _cut(inputs)
-    head = list(islice(chunks, 2))
+    head = list(islice(chunks, jobs))
     chunks = chain(head, chunks)
-    if jobs == 1 or len(head) < 2:
+    if len(head) < 2:
         for chunk in chunks:
             yield _read_chunk(chunk, options)
     else:
-        yield from _read_in_workers(chunks, options, jobs)
+        yield from _read_in_workers(chunks, options, len(head))
 
 
 def _cut(inputs: Iterable[Input]) -> Iterator[list[Input]]:
-    iterator = iter(inputs)
-    while chunk := list(islice(iterator, _CHUNK)):
+    chunk: list[Input] = []
+    size = 0
+    for item in inputs:
+        chunk.append(item)
+        size += len(item.text) if isinstance(item, ResultDocument) else 0
+        if len(chunk) == _CHUNK or size > _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
 
 
@@ -305,6 +313,8 @@ def _submit(pool: ProcessPoolExecutor, chunk: list[Input], options: FleetOptions
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(_read_chunk, chunk, options)
+    except OSError as error:
+        raise MachineError("a worker process", f"cannot be started: {error.strerror}") from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -8,9 +8,10 @@ from memqos.adapters.files import MAX_INPUT_BYTES, machine_error, read_file
 from memqos.errors import MachineError
 
 
-__all__ = ["Host"]
+__all__ = ["MAX_LINKS", "Host"]
 
-_MAX_LINKS = 40
+#: As many links as Linux follows.
+MAX_LINKS = 40
 
 
 class Host:
@@ -60,14 +61,24 @@ class Host:
             raise machine_error(self.display(path), error) from error
 
     def exists(self, path: str) -> bool:
-        """Tell whether something stands at a path."""
-        return os.path.lexists(self.resolve(path))
+        """Tell whether there is a file or directory at a path, links followed."""
+        try:
+            return os.path.exists(self.resolve(path))
+        except MachineError:
+            return False
+
+    def is_link(self, path: str) -> bool:
+        """Tell whether a path itself is a symbolic link."""
+        return os.path.islink(self._beside(path))
 
     def place(self, path: str) -> str | None:
         """Return the real path of a file to replace: its directory resolved, its name as it is.
 
         None where nothing can be replaced.
         """
+        return self._beside(path)
+
+    def _beside(self, path: str) -> str:
         directory, name = os.path.split(path)
         return os.path.join(self.resolve(directory), name)
 
@@ -79,24 +90,25 @@ class Host:
         """
         if self.root == "/":
             return self.display(path)
-        done: list[str] = []
-        todo = [part for part in path.split("/") if part not in ("", ".")]
+        # The directories that lead to where we are, each with its slash.
+        done = [os.path.join(self.root, "")]
+        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         links = 0
         while todo:
-            part = todo.pop(0)
+            part = todo.pop()
             if part == "..":
-                done = done[:-1]
+                del done[max(1, len(done) - 1) :]
                 continue
-            place = os.path.join(self.root, *done, part)
+            place = done[-1] + part
             try:
                 target = os.readlink(place)
             except OSError:
-                done.append(part)
+                done.append(f"{place}/")
                 continue
             links += 1
-            if links > _MAX_LINKS:
+            if links > MAX_LINKS:
                 raise MachineError(self.display(path), "too many levels of symbolic links")
             if target.startswith("/"):
-                done = []
-            todo = [step for step in target.split("/") if step not in ("", ".")] + todo
-        return os.path.join(self.root, *done)
+                del done[1:]
+            todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
+        return done[-1][:-1] if len(done) > 1 else self.root

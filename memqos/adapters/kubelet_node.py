@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -32,7 +32,17 @@ from memqos.memory_manager.settings import (
 from memqos.memory_manager.validation import Settings
 
 
-__all__ = ["NodeInputs", "read_kubelet_node"]
+if TYPE_CHECKING:
+    from memqos.adapters.documents import Document
+
+
+__all__ = [
+    "NodeInputs",
+    "kubelet_document",
+    "read_default_config",
+    "read_kubelet_config",
+    "read_kubelet_node",
+]
 
 
 @frozen(kw_only=True)
@@ -180,20 +190,46 @@ def _read_image(host: Host, iomem: str | None) -> tuple[KernelImage | None, list
 
 
 def _read_config(host: Host, name: str | None) -> KubeletConfig | None:
-    source = host.display(KUBELET_CONFIG) if name is None else name
-    if name is not None:
-        data = read_input(name)
-    else:
-        try:
-            data = host.read(KUBELET_CONFIG)
-        except MachineError as error:
-            if error.errno != errno.ENOENT or host.exists(KUBELET_CONFIG):
-                raise
-            return None
+    return (
+        read_default_config(host) if name is None else read_kubelet_config(read_input(name), name)
+    )
+
+
+def read_default_config(host: Host) -> KubeletConfig | None:
+    """Read a host's own KubeletConfiguration, None where it has none.
+
+    Raises:
+        MachineError: it cannot be read.
+        InputError: it cannot be understood.
+    """
+    try:
+        data = host.read(KUBELET_CONFIG)
+    except MachineError as error:
+        if error.errno != errno.ENOENT or host.is_link(KUBELET_CONFIG):
+            raise
+        return None
+    return read_kubelet_config(data, host.display(KUBELET_CONFIG))
+
+
+def read_kubelet_config(data: bytes, source: str) -> KubeletConfig:
+    """Read the KubeletConfiguration of a stream; an empty one is all defaults.
+
+    Raises:
+        InputError: it cannot be understood; `source`, `line` and `path` say where.
+    """
     from memqos.adapters.documents import read_documents
 
-    documents = read_documents(data, source)
-    chosen = next(
+    chosen = kubelet_document(read_documents(data, source))
+    try:
+        return parse_kubelet_config({} if chosen is None else chosen.data)
+    except InputError as error:
+        line = chosen.locate(error.path) if chosen and error.path else None
+        raise error.locate(source=source, line=line) from None
+
+
+def kubelet_document(documents: Sequence[Document]) -> Document | None:
+    """Choose the KubeletConfiguration among the documents of a stream; None if there is none."""
+    return next(
         (
             document
             for document in documents
@@ -202,8 +238,3 @@ def _read_config(host: Host, name: str | None) -> KubeletConfig | None:
         ),
         documents[0] if documents else None,
     )
-    try:
-        return parse_kubelet_config({} if chosen is None else chosen.data)
-    except InputError as error:
-        line = chosen.locate(error.path) if chosen and error.path else None
-        raise error.locate(source=source, line=line) from None

@@ -24,8 +24,10 @@ __all__ = [
     "CHECKPOINT_LIMIT",
     "IOMEM",
     "KUBELET_CONFIG",
+    "read_capacity",
     "read_checkpoint",
     "read_image",
+    "read_kernel",
     "read_machine",
 ]
 
@@ -145,9 +147,30 @@ def _read_hugepages(host: Host, path: str) -> tuple[Hugepages, ...]:
     return tuple(hugepages)
 
 
-def _read_capacity(host: Host, nodes: list[NUMANode]) -> int:
-    """Read the machine's MemTotal, which only percentages need; the nodes' sum stands in."""
+def read_kernel(host: Host) -> str | None:
+    """Read the running kernel's release, None where it cannot be told."""
+    try:
+        return host.read_text("proc/sys/kernel/osrelease").strip()
+    except MachineError:
+        return None
+
+
+def read_capacity(host: Host, cgroup_root: str | None = None) -> int | None:
+    """Read the machine's MemTotal in bytes, None where it cannot be told.
+
+    Args:
+        host: the machine.
+        cgroup_root: a tree from elsewhere, to which this machine's memory says nothing.
+    """
+    if cgroup_root is not None:
+        return None
     try:
         return parse_mem_total(host.read_text(_MEMINFO))
     except (InputError, MachineError):
-        return sum(node.memory_bytes for node in nodes)
+        return None
+
+
+def _read_capacity(host: Host, nodes: list[NUMANode]) -> int:
+    """Read the machine's MemTotal, which only percentages need; the nodes' sum stands in."""
+    capacity = read_capacity(host)
+    return sum(node.memory_bytes for node in nodes) if capacity is None else capacity

@@ -6,6 +6,7 @@ readers. Of the kubelet configuration only the fields that memqos reads are kept
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -18,8 +19,15 @@ from attrs import define, field
 from memqos.adapters.documents import read_documents
 from memqos.adapters.files import MAX_INPUT_BYTES, machine_error, write_atomically
 from memqos.adapters.host import Host
-from memqos.adapters.node import KUBELET_CONFIG, read_checkpoint, read_image, read_machine
-from memqos.errors import MachineError, MemqosError
+from memqos.adapters.kubelet_node import kubelet_document
+from memqos.adapters.node import (
+    CHECKPOINT,
+    KUBELET_CONFIG,
+    read_checkpoint,
+    read_image,
+    read_machine,
+)
+from memqos.errors import InputError, MachineError, MemqosError
 from memqos.kubelet_config import FIELDS
 
 
@@ -34,7 +42,9 @@ class Snapshot:
 
     Attributes:
         files: path below the root to content.
-        directories: paths that were listed.
+        directories: paths that were listed. An empty one in place of a file stands for a file
+            that is there and could not be saved: without it, the host would look as if it had
+            none, and get another answer.
         missing: what could not be read, one sentence each.
     """
 
@@ -72,35 +82,50 @@ def take_snapshot(host: Host) -> Snapshot:
     """Read everything that the commands read, as far as it is there."""
     snapshot = Snapshot()
     recorder = _Recorder(host, snapshot)
-    readers: tuple[Callable[[Host], object], ...] = (
-        read_machine,
-        read_image,
-        read_checkpoint,
-        _read_config,
-    )
+    readers: tuple[Callable[[Host], object], ...] = (read_machine, read_image)
     for reader in readers:
+        files, directories = dict(snapshot.files), set(snapshot.directories)
         try:
             reader(recorder)
-        except MemqosError as error:
+        except MachineError as error:
             snapshot.missing.append(str(error))
-    config = snapshot.files.pop(KUBELET_CONFIG, None)
-    if config is not None:
-        snapshot.files[KUBELET_CONFIG] = _reduce_config(config, host.display(KUBELET_CONFIG))
+            # What was read up to there would be another machine.
+            snapshot.files, snapshot.directories = files, directories
+        except InputError as error:
+            snapshot.missing.append(f"{error}; it is saved as it is")
+    try:
+        read_checkpoint(recorder)
+    except MachineError as error:
+        snapshot.missing.append(str(error))
+        if _is_there(host, CHECKPOINT):
+            snapshot.directories.add(CHECKPOINT)
+    try:
+        snapshot.files[KUBELET_CONFIG] = _reduced_config(host)
+    except MemqosError as error:
+        snapshot.missing.append(str(error))
+        if _is_there(host, KUBELET_CONFIG):
+            snapshot.directories.add(KUBELET_CONFIG)
     return snapshot
 
 
-def _read_config(host: Host) -> object:
-    return read_documents(host.read(KUBELET_CONFIG), host.display(KUBELET_CONFIG))
-
-
-def _reduce_config(data: bytes, source: str) -> bytes:
-    """Keep the fields that memqos reads: others can hold secrets, such as staticPodURLHeader."""
+def _is_there(host: Host, path: str) -> bool:
+    """Tell a file that cannot be read or understood from one that does not exist."""
     try:
-        documents = read_documents(data, source)
-    except MemqosError:
+        host.read(path)
+    except MachineError as error:
+        return error.errno != errno.ENOENT or host.is_link(path)
+    return True
+
+
+def _reduced_config(host: Host) -> bytes:
+    """Keep the fields that memqos reads: others can hold secrets, such as staticPodURLHeader."""
+    source = host.display(KUBELET_CONFIG)
+    document = kubelet_document(read_documents(host.read(KUBELET_CONFIG), source))
+    if document is None:
         return b"{}\n"
-    kept = next((doc.data for doc in documents if isinstance(doc.data, dict)), {})
-    reduced = {name: kept[name] for name in FIELDS if name in kept}
+    if not isinstance(document.data, dict):
+        raise InputError("not an object", source=source, line=document.line)
+    reduced = {name: document.data[name] for name in FIELDS if name in document.data}
     return json.dumps(reduced, indent=2).encode() + b"\n"
 
 
@@ -121,14 +146,33 @@ def save_snapshot(snapshot: Snapshot, target: str) -> None:
         os.makedirs(target, mode=0o700, exist_ok=True)
         if os.listdir(target):
             raise MachineError(target, "the directory is not empty")
-        for path in sorted(snapshot.directories):
-            os.makedirs(os.path.join(target, path), exist_ok=True)
-        for path, data in sorted(snapshot.files.items()):
-            place = os.path.join(target, path)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            write_atomically(place, data, mode=0o600)
+        _save_directory(snapshot, target)
     except OSError as error:
         raise machine_error(target, error) from error
+
+
+def _save_directory(snapshot: Snapshot, target: str) -> None:
+    """Fill a directory; whenever that ends early, what is there does not pass for a snapshot."""
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    stage = mkdtemp(prefix=".memqos-", dir=target)
+    made = [stage]
+    try:
+        for path in sorted(snapshot.directories):
+            os.makedirs(os.path.join(stage, path), exist_ok=True)
+        for path, data in sorted(snapshot.files.items()):
+            place = os.path.join(stage, path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            write_atomically(place, data, mode=0o600)
+        for name in sorted(os.listdir(stage)):  # kubelet's files, without which is no answer, last
+            made.append(os.path.join(target, name))
+            os.rename(os.path.join(stage, name), made[-1])
+        os.rmdir(stage)
+    except BaseException:
+        for place in made:
+            rmtree(place, ignore_errors=True)
+        raise
 
 
 def archive_bytes(snapshot: Snapshot, *, gzip: bool) -> bytes:

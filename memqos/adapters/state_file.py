@@ -11,43 +11,66 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple
 
-from memqos.adapters.files import machine_error
 from memqos.adapters.host import Host
 from memqos.errors import MachineError
 
 
 __all__ = ["StateFileError", "beside", "remove_leftovers", "replace_checkpoint", "running_kubelet"]
 
+# What a mode does not hold: the SELinux context, and access control lists.
 _SELINUX = "security.selinux"
+_ACL = "system.posix_acl_access"
+_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+
+_LONGEST_NAME = 255
+
+# Clearer words than the system's.
+_SAID = {errno.EBUSY: "is a mount of its own; give the file that is mounted there"}
 
 # Programs that are kubelet or contain it.
 _KUBELETS = frozenset({"kubelet", "k3s", "k3s-server", "k3s-agent", "kubelite", "microshift"})
+
+# The first process of a machine or of a container that works like one.
+_INITS = frozenset({"systemd", "init"})
 
 
 class StateFileError(MachineError):
     """The file is not in a state in which it may be replaced; nothing was written."""
 
 
+class _Likeness(NamedTuple):
+    """What the new file has in common with the old one."""
+
+    status: os.stat_result
+    attributes: dict[str, bytes | None]
+
+
 def running_kubelet(host: Host) -> int | None:
     """Look for a kubelet among the host's processes; return its pid.
 
     Raises:
-        MachineError: no process can be seen, so nothing is known.
+        MachineError: the processes in sight are none, or not all of the host, so nothing is known.
     """
+    proc = host.display("proc")
     pids = sorted(int(name) for name in host.list("proc") if name.isascii() and name.isdigit())
     if not pids:
-        raise MachineError(host.display("proc"), "shows no processes")
+        raise MachineError(proc, "shows no processes")
+    names: dict[int, str] = {}
     for pid in pids:
         try:
             command = host.read_text(f"proc/{pid}/cmdline").split("\0")
-            name = host.read_text(f"proc/{pid}/comm").strip()
+            name = names[pid] = host.read_text(f"proc/{pid}/comm").strip()
         except MachineError:
             continue  # it ended meanwhile
         program = os.path.basename(command[0])
-        if name in _KUBELETS or program in _KUBELETS or command[1:2] == ["kubelet"]:
+        hyperkube = program == "hyperkube" and command[1:2] == ["kubelet"]
+        if name in _KUBELETS or program in _KUBELETS or hyperkube:
             return pid
+    if names.get(1) not in _INITS and names.get(2) != "kthreadd":
+        raise MachineError(proc, "shows a part of the processes, those of a container or a user")
     return None
 
 
@@ -56,8 +79,9 @@ def replace_checkpoint(
 ) -> str | None:
     """Replace a checkpoint by a new one.
 
-    Keeps owner, mode and SELinux context. The backup is named after the old content, so that it
-    is made once. A temporary file of an earlier run that was killed is removed.
+    Keeps owner, mode, access control list and SELinux context. The backup is named after the old
+    content, so that it is made once. A temporary file of an earlier run that was killed is
+    removed.
 
     Args:
         path: the checkpoint.
@@ -70,31 +94,28 @@ def replace_checkpoint(
 
     Raises:
         StateFileError: a symbolic link, changed since it was read, or another run is writing.
-        MachineError: the system refused; the old file is in place.
+        MachineError: the system refused; the old file is in place unless the message says so.
     """
     directory, name = beside(path), os.path.basename(path)
-    try:
-        with _locked(directory, path) as folder:
-            _remove(_temporary(name), folder)
-            status = _check_unchanged(path, name, folder, expected)
-            saved = None
-            if backup_dir is not None:
-                digest = hashlib.sha256(expected).hexdigest()[:12]
-                saved = os.path.join(backup_dir, f"{name}.backup-{digest}")
-                with _opened(backup_dir) as target:
-                    _remove(_temporary(name), target)
-                    _write(_temporary(name), target, expected, status, path)
-                    _rename(_temporary(name), os.path.basename(saved), target)
-            _write(_temporary(name), folder, new, status, path)
+    temporary = _temporary(name)
+    with _locked(directory, path) as folder:
+        with _naming(path):
+            _remove(temporary, folder)
+            like = _check_unchanged(path, name, folder, expected)
+        saved = None
+        if backup_dir is not None:
+            saved = _back_up(path, folder, expected, like, backup_dir)
+        with _naming(path):
+            _write(temporary, folder, new, like)
             try:
                 _check_unchanged(path, name, folder, expected)
             except BaseException:
-                _remove(_temporary(name), folder)
+                _remove(temporary, folder)
                 raise
-            _rename(_temporary(name), name, folder)
-            return saved
-    except OSError as error:
-        raise machine_error(path, error) from error
+            _rename(temporary, name, folder)
+        with _naming(path, "was replaced, but it may not last through a power failure: "):
+            os.fsync(folder)
+        return saved
 
 
 def beside(path: str) -> str:
@@ -102,23 +123,76 @@ def beside(path: str) -> str:
     return os.path.dirname(path) or "."
 
 
-def remove_leftovers(path: str) -> None:
+def remove_leftovers(path: str, *, backup_dir: str | None) -> None:
     """Remove what an earlier run left that was killed while it wrote.
 
     Raises:
-        StateFileError: another run is writing.
-        MachineError: the system refused.
+        MachineError: there is something left, and the system refused to remove it.
     """
     directory, name = beside(path), os.path.basename(path)
+    places = [(directory, _temporary(name))]
+    if backup_dir is not None:
+        places.append((backup_dir, _temporary(name, _key(path))))
+    left = [place for place in places if os.path.lexists(os.path.join(*place))]
+    if not left:
+        return
+    with suppress(StateFileError), _locked(directory, path):  # another run needs it
+        for folder_name, temporary in left:
+            with _naming(os.path.join(folder_name, temporary)), _opened(folder_name) as folder:
+                _remove(temporary, folder)
+
+
+@contextmanager
+def _naming(path: str, prefix: str = "") -> Iterator[None]:
+    """Name the file in what the system says."""
     try:
-        with _locked(directory, path) as folder:
-            _remove(_temporary(name), folder)
+        yield
     except OSError as error:
-        raise machine_error(path, error) from error
+        text = _SAID.get(error.errno or 0) or error.strerror or str(error)
+        raise MachineError(path, f"{prefix}{text}", error.errno) from error
 
 
-def _temporary(name: str) -> str:
-    return f".{name}.memqos"
+def _temporary(name: str, key: str = "") -> str:
+    ending = f"{key and '.'}{key}.memqos"
+    return f".{_fit(name, 1 + len(ending))}{ending}"
+
+
+def _key(path: str) -> str:
+    """Tell checkpoints apart that share a directory of backups, which may be a network's."""
+    place = f"{os.uname().nodename}\0{os.path.realpath(path)}"
+    return _digest(os.fsencode(place))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _fit(name: str, more: int) -> str:
+    """Shorten a name to which `more` bytes are added, if it is too long for a file system."""
+    data = os.fsencode(name)
+    if len(data) + more <= _LONGEST_NAME:
+        return name
+    digest = _digest(data)
+    return f"{data[: _LONGEST_NAME - more - len(digest) - 1].decode(errors='ignore')}~{digest}"
+
+
+def _back_up(path: str, folder: int, data: bytes, like: _Likeness, directory: str) -> str:
+    name = os.path.basename(path)
+    ending = f".backup-{_digest(data)}"
+    backup = _fit(name, len(ending)) + ending
+    saved = os.path.join(directory, backup)
+    with ExitStack() as stack:
+        with _naming(directory):
+            target = stack.enter_context(_opened(directory))
+        with _naming(saved):
+            # Next to the checkpoint the lock is ours; elsewhere others may be at work.
+            own = os.path.samestat(os.fstat(folder), os.fstat(target))
+            temporary = _temporary(name, "" if own else _key(path))
+            _remove(temporary, target)
+            _write(temporary, target, data, like)
+            _rename(temporary, backup, target)
+            os.fsync(target)
+    return saved
 
 
 @contextmanager
@@ -127,27 +201,35 @@ def _opened(directory: str) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 @contextmanager
 def _locked(directory: str, path: str) -> Iterator[int]:
     """Hold a lock on the directory itself: it leaves no file behind, and dies with us."""
-    with _opened(directory) as descriptor:
+    with ExitStack() as stack:
+        with _naming(directory):
+            descriptor = stack.enter_context(_opened(directory))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            with _naming(directory, "cannot be locked: "):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except MachineError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                raise
             raise StateFileError(path, "another memqos is re-baselining it") from None
         yield descriptor
 
 
-def _check_unchanged(path: str, name: str, folder: int, expected: bytes) -> os.stat_result:
+def _check_unchanged(path: str, name: str, folder: int, expected: bytes) -> _Likeness:
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise StateFileError(path, "is a symbolic link; give the file itself") from None
+        if error.errno == errno.ENOENT:
+            raise StateFileError(path, "has been removed since it was read") from None
         raise
     try:
         status = os.fstat(descriptor)
@@ -158,33 +240,63 @@ def _check_unchanged(path: str, name: str, folder: int, expected: bytes) -> os.s
             found += chunk
             if len(found) > len(expected):
                 break
+        attributes = _attributes(descriptor)
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
     if found != expected:
         raise StateFileError(path, "has changed since it was read")
-    return status
+    return _Likeness(status, attributes)
 
 
-def _write(name: str, folder: int, data: bytes, like: os.stat_result, path: str) -> None:
-    """Write a new file durably, with the owner, mode and SELinux context of the old one."""
+def _attributes(descriptor: int) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for name in (_SELINUX, _ACL):
+        try:
+            found[name] = os.getxattr(descriptor, name)
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            found[name] = None
+    return found
+
+
+def _write(name: str, folder: int, data: bytes, like: _Likeness) -> None:
+    """Write a new file durably, with all that the old one has in common with it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o600, dir_fd=folder)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        made = os.fstat(descriptor)
-        if (like.st_uid, like.st_gid) != (made.st_uid, made.st_gid):
-            os.fchown(descriptor, like.st_uid, like.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
-        with suppress(OSError):  # no SELinux here
-            os.setxattr(descriptor, _SELINUX, os.getxattr(path, _SELINUX))
-        os.fsync(descriptor)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            _make_alike(descriptor, like)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except BaseException:
         _remove(name, folder)
         raise
-    finally:
-        os.close(descriptor)
+
+
+def _make_alike(descriptor: int, like: _Likeness) -> None:
+    made, wanted = os.fstat(descriptor), like.status
+    if (wanted.st_uid, wanted.st_gid) != (made.st_uid, made.st_gid):
+        os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
+    for name, found in _attributes(descriptor).items():
+        value = like.attributes[name]
+        if value == found:
+            continue
+        if value is not None:
+            try:
+                os.setxattr(descriptor, name, value)
+            except OSError as error:
+                # A backup on another file system may have to do without.
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+        elif name == _ACL:  # inherited from the directory
+            os.removexattr(descriptor, name)
+    os.fchmod(descriptor, stat.S_IMODE(wanted.st_mode))
 
 
 def _rename(old: str, new: str, folder: int) -> None:
@@ -193,7 +305,6 @@ def _rename(old: str, new: str, folder: int) -> None:
     except BaseException:
         _remove(old, folder)
         raise
-    os.fsync(folder)
 
 
 def _remove(name: str, folder: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from memqos.kubelet_config import eviction_threshold_bytes
-from memqos.memory_qos.config import MemoryQOSConfig
+from memqos.memory_qos.config import ConfigErrorCode, MemoryQOSConfig
 
 
 __all__ = ["Allocatable", "Node", "node_allocatable"]
@@ -55,16 +55,14 @@ class Allocatable:
 
 
 def node_allocatable(config: MemoryQOSConfig, node: Node) -> Allocatable:
-    """Work out node allocatable.
-
-    Raises:
-        InputError: the eviction threshold is malformed.
-    """
+    """Work out node allocatable; amounts that kubelet refuses count as 0."""
     capacity = node.capacity_bytes
     reserved = config.system_reserved_bytes + config.kube_reserved_bytes
     if capacity is None:
         return Allocatable(reservation=None, status=None, absolute=None, kubepods_max=None)
-    reservation = reserved + eviction_threshold_bytes(config.kubelet.memory_available, capacity)
+    refused = any(error.code is ConfigErrorCode.EVICTION_INVALID for error in config.errors)
+    threshold = None if refused else config.kubelet.memory_available
+    reservation = reserved + eviction_threshold_bytes(threshold, capacity)
     absolute = max(0, capacity - reserved)
     return Allocatable(
         reservation=reservation,

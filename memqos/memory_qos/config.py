@@ -11,7 +11,8 @@ from typing import NamedTuple
 from attrs import frozen
 
 from memqos.errors import InputError
-from memqos.kubelet_config import KubeletConfig, reservation_bytes
+from memqos.fields import number_text
+from memqos.kubelet_config import KubeletConfig, eviction_threshold_bytes, reservation_bytes
 
 
 __all__ = ["ConfigError", "ConfigErrorCode", "MemoryQOSConfig", "Policy", "resolve_config"]
@@ -54,6 +55,7 @@ class ConfigErrorCode(StrEnum):
     ENFORCE_COMPRESSIBLE_CONFLICT = "enforce-compressible-conflict"
     ENFORCE_NEEDS_CGROUPS_PER_QOS = "enforce-needs-cgroups-per-qos"
     RESERVATION_INVALID = "reservation-invalid"
+    EVICTION_INVALID = "eviction-invalid"
 
 
 class ConfigError(NamedTuple):
@@ -135,6 +137,16 @@ def resolve_config(config: KubeletConfig, *, minor: int) -> MemoryQOSConfig:
                     f"$.{name}.memory",
                 )
             )
+    try:
+        eviction_threshold_bytes(config.memory_available, 0)
+    except InputError as error:
+        errors.append(
+            ConfigError(
+                ConfigErrorCode.EVICTION_INVALID,
+                f"evictionHard: {error.message}",
+                "$.evictionHard['memory.available']",
+            )
+        )
     tiered = config.memory_reservation_policy == Policy.TIERED
     return MemoryQOSConfig(
         minor=minor,
@@ -156,8 +168,8 @@ def _factor_errors(config: KubeletConfig, *, enabled: bool, beta: bool) -> list[
         found.append(
             ConfigError(
                 ConfigErrorCode.FACTOR_RANGE,
-                f"invalid configuration: memoryThrottlingFactor {factor:g} must be greater than 0 "
-                "and less than or equal to 1.0",
+                f"invalid configuration: memoryThrottlingFactor {number_text(factor)} must be "
+                "greater than 0 and less than or equal to 1.0",
                 field,
             )
         )
@@ -167,8 +179,8 @@ def _factor_errors(config: KubeletConfig, *, enabled: bool, beta: bool) -> list[
         found.append(
             ConfigError(
                 ConfigErrorCode.FACTOR_GATE_OFF,
-                f"invalid configuration: memoryThrottlingFactor {factor:g} requires MemoryQoS "
-                "feature gate to be enabled",
+                f"invalid configuration: memoryThrottlingFactor {number_text(factor)} requires "
+                "MemoryQoS feature gate to be enabled",
                 field,
             )
         )

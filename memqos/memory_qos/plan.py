@@ -95,11 +95,7 @@ class CgroupPlan:
 def plan_cgroups(
     config: MemoryQOSConfig, node: Node, pods: Iterable[Pod], driver: Driver = Driver.SYSTEMD
 ) -> CgroupPlan:
-    """Plan a node with its pods.
-
-    Raises:
-        InputError: the eviction threshold is malformed.
-    """
+    """Plan a node with its pods."""
     allocatable = node_allocatable(config, node)
     sums = {QOSClass.GUARANTEED: 0, QOSClass.BURSTABLE: 0, QOSClass.BEST_EFFORT: 0}
     planned: list[PlannedCgroup] = []

@@ -1,10 +1,12 @@
 """YAML and JSON as Kubernetes reads them."""
 
+from io import BytesIO
 from typing import Any
 
 import pytest
 
-from memqos.adapters.documents import read_documents
+from memqos.adapters import documents
+from memqos.adapters.documents import iterate_documents, read_documents
 from memqos.errors import InputError
 
 
@@ -196,3 +198,69 @@ def test_locate() -> None:
         "$.no": 2,
     }
     assert second.locate("$.a") == 9
+
+
+def test_json_stream() -> None:
+    """JSON documents may follow one another; each has its number and line."""
+    found = read_documents(b'{"a":\n1} {"b": 2}\n\n[3]\n', "f")
+
+    assert [(d.data, d.number, d.line) for d in found] == [
+        ({"a": 1}, 1, 1),
+        ({"b": 2}, 2, 2),
+        ([3], 3, 4),
+    ]
+    assert found[0].locate("$.a") == 1
+    assert found[2].locate("$[0]") == 4
+
+
+def test_json_that_yaml_cannot_locate() -> None:
+    """A line is not guessed where the text cannot be read as YAML."""
+    text = '{"a": "\\ud800\\uZ"}'.replace("\\uZ", "\\/")
+
+    (found,) = read_documents(text.encode(), "f")
+
+    assert found.locate("$.a") in (None, 1)
+
+
+class Drops:
+    """A stream that gives a byte at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = BytesIO(data)
+
+    def read(self, _size: int, /) -> bytes:
+        """Give the next byte."""
+        return self.data.read(1)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: \u00e9\u20ac\U0001f600\n---\nb: 1\n", ' \n{"a": "\u20ac"}', "\ufeffa: 1\n", ""]
+)
+def test_drops(text: str) -> None:
+    """However a stream is cut, even within a character, the documents are the same."""
+    whole = [document.data for document in read_documents(text.encode(), "f")]
+
+    assert [d.data for d in iterate_documents(Drops(text.encode()), "f")] == whole
+
+
+def test_not_utf8_far_into_a_stream() -> None:
+    """The line of a broken character is counted from the start, across reads."""
+    lines = [b"- " + b"x" * 100] * 5000
+
+    error = refused(b"\n".join([*lines, b"- \xe9"]))
+
+    assert error.line == 5001
+
+
+def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that would need too much memory is refused while it is read."""
+    monkeypatch.setattr(documents, "_MAX_NODES", 10)
+
+    assert data("\n---\n".join(["[1, 2, 3, 4, 5]"] * 5))
+    assert "more than 10 nodes" in refused("a: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]").message
+
+
+@pytest.mark.parametrize("text", ["a: {{ .Values.a }}\n", "{{- if .a }}\na: 1\n", "a: {{b}}: c\n"])
+def test_templates(text: str) -> None:
+    """A template is called one."""
+    assert "template" in refused(text).message

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from memqos.adapters.fleet import (
     read_one,
 )
 from memqos.errors import MachineError
-from memqos.memory_manager.fleet import NodeFailure, NodeResult
+from memqos.memory_manager.fleet import NodeFailure, NodeResult, summarise
 from memqos.memory_manager.reasons import Verdict
 
 
@@ -302,6 +303,47 @@ def test_bounded_in_flight() -> None:
         next(chunks)
         assert taken <= (given + 10) * 16
     chunks.close()
+
+
+def test_large_documents_in_flight() -> None:
+    """Large documents travel alone, so that few of them are held at a time."""
+    large = b" " * (fleet._CHUNK_BYTES + 1)
+    taken = 0
+
+    def many() -> Iterator[Input]:
+        nonlocal taken
+        for taken in range(100):
+            yield ResultDocument("r.jsonl", taken, large)
+
+    chunks = read_fleet(many(), OPTIONS, jobs=2)
+    next(chunks)
+    assert taken <= 10
+    chunks.close()
+
+
+def test_no_more_workers_than_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are not started for chunks that do not exist."""
+    asked = []
+
+    def note_jobs(chunks: Iterator[list[Input]], _options: object, jobs: int) -> Iterator[Chunk]:
+        asked.append(jobs)
+        return iter(Chunk(summarise((), attention=0), ()) for _ in chunks)
+
+    monkeypatch.setattr(fleet, "_read_in_workers", note_jobs)
+    assert len(list(read_fleet(documents(40), OPTIONS, jobs=1024))) == 3
+    assert asked == [3]
+
+
+def test_workers_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process can be made, the message says so."""
+
+    def refuse(*_args: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", refuse)
+    with pytest.raises(MachineError, match="a worker process: cannot be started: Resource"):
+        list(read_fleet(documents(40), OPTIONS, jobs=2))
+    assert multiprocessing.active_children() == []
 
 
 def test_early_end_leaves_no_worker() -> None:

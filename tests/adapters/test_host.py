@@ -51,6 +51,27 @@ def test_linked_directories(root: Path) -> None:
     assert not host.exists("a/no")
 
 
+def test_links_that_lead_nowhere(root: Path) -> None:
+    """What does not exist behind a link does not exist; the link itself is one all the same."""
+    (root / "a").symlink_to("/nowhere")
+    (root / "b").symlink_to("b")
+    (root / "c").symlink_to("etc")
+    host = Host(str(root))
+
+    assert [host.exists(name) for name in ("a", "b", "c", "etc")] == [False, False, True, True]
+    assert [host.is_link(name) for name in ("a", "b", "c", "etc")] == [True, True, True, False]
+    assert not host.is_link("c/file")
+    assert host.place("c/file") == f"{root}/etc/file"
+    assert host.place("a") == f"{root}/a"
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "etc/..", "../..", "etc/../../.."])
+def test_the_root_itself(path: str, root: Path) -> None:
+    """However a path leads up, it ends at the root."""
+    assert Host(str(root)).resolve(path) == str(root)
+    assert Host(f"{root}/").resolve(f"{path}/etc") == f"{root}/etc"
+
+
 def test_outside_is_not_reached(root: Path, tmp_path: Path) -> None:
     """Neither `..` nor a link reaches a file beside the root."""
     (root / "link").symlink_to(tmp_path / "outside")

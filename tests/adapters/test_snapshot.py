@@ -1,13 +1,20 @@
 """memqos.adapters.{snapshot,archive}: what is saved answers like the host it came from."""
 
+import errno
+import gzip
 import io
+import os
 import shutil
+import signal
 import stat
 import tarfile
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from memqos.adapters import archive
 from memqos.adapters.archive import Archive
 from memqos.adapters.host import Host
 from memqos.adapters.node import KUBELET_CONFIG, read_checkpoint, read_image, read_machine
@@ -130,3 +137,196 @@ def test_archive_errors(tmp_path: Path) -> None:
     (tmp_path / "broken.tar").write_bytes(b"\x1f\x8b" + b"x" * 600)
     with pytest.raises(MachineError, match="neither a directory nor a tar archive"):
         open_host(str(tmp_path / "broken.tar"))
+
+
+def test_archive_links_in_the_middle(tmp_path: Path) -> None:
+    """A linked directory is followed, as the host's own would be, and a hard link is its file."""
+    host = make_tar(
+        tmp_path / "x.tar",
+        ("data/kubelet/state", b"1"),
+        ("var/lib/kubelet", "/data/kubelet"),
+        ("var/up", "lib/../../data"),
+        ("var/nowhere", "/no"),
+    )
+    assert host.read("var/lib/kubelet/state") == b"1"
+    assert host.read("var/up/kubelet/state") == b"1"
+    assert host.read("var/lib/kubelet/../kubelet/state") == b"1"
+    assert host.list("var/lib/kubelet") == ["state"]
+    assert (host.exists("var/lib/kubelet"), host.is_link("var/lib/kubelet")) == (True, True)
+    assert (host.exists("var/nowhere"), host.is_link("var/nowhere")) == (False, True)
+    assert not host.is_link("var/lib/kubelet/state")
+    with pytest.raises(MachineError) as caught:
+        host.read("data/kubelet/state/x")
+    assert caught.value.errno == errno.ENOTDIR
+    with tarfile.open(tmp_path / "hard.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("a/file"))
+        entry = tarfile.TarInfo("b/file")
+        entry.type, entry.linkname = tarfile.LNKTYPE, "a/file"
+        tar.addfile(entry)
+    assert Archive(str(tmp_path / "hard.tar")).read("b/file") == b""
+
+
+@pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_archive_special_files(tmp_path: Path, kind: bytes) -> None:
+    """A device or FIFO is there, and is no file: not the same as none."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        entry = tarfile.TarInfo("a/state")
+        entry.type = kind
+        tar.addfile(entry)
+    host = Archive(str(tmp_path / "x.tar"))
+    assert host.exists("a/state")
+    with pytest.raises(MachineError, match="is not a regular file"):
+        host.read("a/state")
+
+
+def test_archive_duplicates(tmp_path: Path) -> None:
+    """Of members with one name the last counts, as when tar unpacks them."""
+    host = make_tar(tmp_path / "x.tar", ("a/b", b"1"), ("./a/b", b"2"), ("/a/c/../b", b"3"))
+    assert (host.read("a/b"), host.list("a")) == (b"3", ["b"])
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
+def test_archive_cut_short(tmp_path: Path, name: str) -> None:
+    """An archive that ends early, even between two members, is not taken for a smaller one."""
+    path = tmp_path / name
+    save_snapshot(take_snapshot(Host(str(EXAMPLES / "drifted"))), str(path))
+    data = path.read_bytes()
+    whole = len(data) if name.endswith("gz") else len(data.rstrip(b"\0"))
+    for length in range(0, whole, 512 if name.endswith("tar") else 7):
+        path.write_bytes(data[:length])
+        with pytest.raises(MachineError, match=r"damaged or incomplete|nor a tar archive"):
+            Archive(str(path))
+
+
+@pytest.mark.parametrize("ending", ["tar.gz", "tar.bz2", "tar.xz"])
+def test_damaged_content_of_a_compressed_archive(tmp_path: Path, ending: str) -> None:
+    """A checksum that stands at the very end is looked at."""
+    path = tmp_path / f"x.{ending}"
+    with tarfile.open(path, f"w:{ending.rpartition('.')[2]}") as tar:  # type: ignore[call-overload]  # three modes
+        tar.add(EXAMPLES / "drifted", ".")
+    assert Archive(str(path)).exists(KUBELET_CONFIG)
+    data = bytearray(path.read_bytes())
+    data[-6 if ending == "tar.gz" else len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MachineError, match=r"damaged or incomplete|nor a tar archive"):
+        Archive(str(path))
+
+
+def header(name: str, size: bytes, kind: bytes = b"0") -> bytes:
+    """Make a header block with a size field as given."""
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = size.ljust(12, b"\0")
+    block[156:157] = kind
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+HUGE = b"%011o" % (1 << 32)
+NEGATIVE = b"\xff" * 10 + b"\xfe\x00"  # -512
+
+
+@pytest.mark.parametrize("size", [HUGE, NEGATIVE], ids=["huge", "negative"])
+@pytest.mark.parametrize("kind", [b"0", b"L", b"x", b"g", b"S"])
+def test_hostile_sizes(tmp_path: Path, kind: bytes, size: bytes) -> None:
+    """A size that leads backwards or far away ends in an error, neither a loop nor full memory."""
+    path = tmp_path / "x.tar.gz"
+    blocks = header("first", b"0") + header("x", size, kind) * 50
+    path.write_bytes(gzip.compress(blocks + bytes(40 << 20)))
+    with pytest.raises(MachineError) as caught:
+        Archive(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_nested_extended_headers(tmp_path: Path) -> None:
+    """Thousands of extended headers in a row are an error like any other."""
+    path = tmp_path / "x.tar"
+    path.write_bytes(header("x", b"0", b"x") * 5000 + bytes(1024))
+    with pytest.raises(MachineError, match=r"nor a tar archive|damaged"):
+        Archive(str(path))
+
+
+def make_large(path: Path, kind: str) -> None:
+    """Make an archive that is small on disk and large in memory."""
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        if kind == "deep":
+            for number in range(1000):
+                tar.addfile(tarfile.TarInfo(f"{number}/{'a/' * 20_000}x"))
+        elif kind == "many":
+            for number in range(2000):
+                tar.addfile(tarfile.TarInfo(f"{number}"))
+        else:
+            for number in range(40):
+                entry = tarfile.TarInfo(f"{number}")
+                entry.size = 4 << 20
+                tar.addfile(entry, io.BytesIO(bytes(entry.size)))
+
+
+@pytest.mark.parametrize("kind", ["deep", "many", "bomb"])
+def test_large_archives(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of an archive is limited, in names as well as in bytes."""
+    monkeypatch.setattr(archive, "_MAX_MEMBERS", 1999)
+    path = tmp_path / "x.tar.gz"
+    make_large(path, kind)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MachineError, match="too large for a snapshot"):
+            Archive(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 2 * archive._MAX_HELD
+    finally:
+        tracemalloc.stop()
+
+
+def test_large_members_are_not_held(tmp_path: Path) -> None:
+    """A file that no command would read is passed over, however large or sparse it is."""
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        entry = tarfile.TarInfo("large")
+        entry.size = 20 << 20
+        tar.addfile(entry, io.BytesIO(bytes(entry.size)))
+        tar.addfile(tarfile.TarInfo("small"))
+    host = Archive(str(path))
+    assert host.read("small") == b""
+    with pytest.raises(MachineError, match="larger than"):
+        host.read("large")
+
+
+def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A snapshot that could not be finished leaves nothing that passes for one."""
+    snapshot = take_snapshot(Host(str(EXAMPLES / "drifted")))
+    target = tmp_path / "node"
+    real = os.fsync
+    for last in range(len(snapshot.files)):
+        done = 0
+
+        def fail(descriptor: int, last: int = last) -> None:
+            nonlocal done
+            done += 1
+            if done > last:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(descriptor)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            with pytest.raises(MachineError, match="No space left"):
+                save_snapshot(snapshot, str(target))
+        assert list(target.iterdir()) == []
+    save_snapshot(snapshot, str(target))
+    assert sorted(entry.name for entry in target.iterdir()) == ["proc", "sys", "var"]
+
+
+def test_a_killed_snapshot_is_none(tmp_path: Path) -> None:
+    """A directory that was not finished has no kubelet in it, so there is no answer to get."""
+    snapshot = take_snapshot(Host(str(EXAMPLES / "drifted")))
+    target = tmp_path / "node"
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "rmdir", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            patch.setattr(os, "fsync", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            save_snapshot(snapshot, str(target))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [entry.name[:8] for entry in target.iterdir()] == [".memqos-"]
+    with pytest.raises(MachineError, match="no such directory"):
+        read_checkpoint(Host(str(target)))

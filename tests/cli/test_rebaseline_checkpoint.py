@@ -1,8 +1,11 @@
 """memqos rebaseline-checkpoint, as a user runs it."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -14,11 +17,25 @@ from memqos.memory_manager.encoding import (
     encode_v3,
     machine_state_document,
 )
+from memqos.memory_manager.options import GATE
 from memqos.memory_manager.reasons import Reason, Verdict
 from memqos.memory_manager.rebaseline import Rebaseline, RebaselineRefusal, rebaseline
 from memqos.memory_manager.validation import validate_start
+from tests.support.gofile import go_file
 from tests.support.program import memqos
-from tests.support.vectors import Case, checkpoint, file_text, image, machine, settings, vectors
+from tests.support.vectors import (
+    Case,
+    checkpoint,
+    file_text,
+    gates,
+    image,
+    machine,
+    node_reservation,
+    policy_options,
+    reservations,
+    settings,
+    vectors,
+)
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "nodes"
@@ -74,6 +91,125 @@ def test_nothing_else_is_written(case: Case) -> None:
         assert made is None
     else:
         assert isinstance(made, RebaselineRefusal)
+
+
+def odd_case() -> Case:
+    """Make a case with twelve nodes, and names with all that encoding/json escapes."""
+    size = 1 << 30
+
+    def node(number: int, total: int) -> dict[str, Any]:
+        used = number == 11
+        table = {
+            "total": total,
+            "systemReserved": 4096,
+            "allocatable": total - 4096,
+            "reserved": 8192 * used,
+            "free": total - 4096 - 8192 * used,
+        }
+        return {
+            "numberOfAssignments": 3 * used,
+            "memoryMap": {"memory": table},
+            "cells": [number],
+        }
+
+    names = ("<a>&\u2028\u2029", 'q"\\/', "tab\tnewline\nbell\x07\x7f\u00e4\U0001f600")
+    block = {"numaAffinity": [11], "type": "memory"}
+    return {
+        "name": "odd",
+        "policy_name": "Static",
+        "gates": {},
+        "tolerance_bytes": 4096,
+        "system_reserved": {f"{number}": {"memory": 4096} for number in range(12)},
+        "checkpoint": {
+            "policyName": "Static",
+            "machineState": {f"{number}": node(number, size) for number in range(12)},
+            "entries": {
+                name: {f"c{name}": [block | {"size": 8192 * (name == names[0])}]} for name in names
+            },
+        },
+        "machine": {
+            "nodes": [
+                {"id": number, "memory_bytes": size - 4096, "hugepages": []}
+                for number in range(12)
+            ]
+        },
+        "expect": {
+            "state_after": {f"{number}": node(number, size - 4096) for number in range(12)}
+        },
+    }
+
+
+def decoded(case: Case) -> dict[str, Any]:
+    """Return the content of a case's checkpoint."""
+    content: dict[str, Any] = case["checkpoint"]
+    if "text" in content:
+        content = json.loads(content["text"])
+    return json.loads(content["data"]) if "data" in content else content
+
+
+def inputs(case: Case, folder: Path, *, tolerance: bool) -> list[str]:
+    """Write what a case describes as files, and return the options that name them."""
+    totals = {name: f"{value}" for name, value in node_reservation(case).items()}
+    config = {
+        "memoryManagerPolicy": case["policy_name"],
+        "reservedMemory": [
+            {"numaNode": node, "limits": {name: f"{value}" for name, value in limits.items()}}
+            for node, limits in reservations(case)
+        ],
+        "systemReserved": totals,
+        "evictionHard": {"nodefs.available": "5%"},
+        "featureGates": gates(case) if tolerance else dict(case["gates"]) | {GATE: False},
+    }
+    if tolerance:
+        config["memoryManagerPolicyOptions"] = policy_options(case)
+    topology = [
+        {
+            "node_id": node["id"],
+            "memory": node["memory_bytes"],
+            "hugepages": [
+                {"page_size": size["page_size_kib"], "num_pages": size["pages"]}
+                for size in node["hugepages"]
+            ],
+        }
+        for node in case["machine"]["nodes"]
+    ]
+    options = ["--kubelet-version", "1.38"]
+    for option, text in (
+        ("--kubelet-config", json.dumps(config)),
+        ("--machine-info", json.dumps({"topology": topology})),
+        ("--iomem", case.get("iomem") or ""),
+    ):
+        path = folder / option.strip("-")
+        path.write_text(text, encoding="utf-8")
+        options += [option, str(path)]
+    return options
+
+
+@pytest.mark.parametrize("format_", ["v1", "v2", "v3"])
+@pytest.mark.parametrize("case", [*tolerated(), odd_case()], ids=lambda case: str(case["name"]))
+def test_every_tolerated_vector_as_a_file(case: Case, format_: str, tmp_path: Path) -> None:
+    """The file is, byte for byte, what the specification makes of state_after."""
+    content = decoded(case)
+    before, after = (
+        go_file(content | {"machineState": state}, format_)
+        for state in (content["machineState"], case["expect"]["state_after"])
+    )
+    path = tmp_path / "memory_manager_state"
+    path.write_text(before, encoding="utf-8")
+    command = ["rebaseline-checkpoint", str(path), "--write", "--force", "-o", "json"]
+
+    first = memqos(*command, *inputs(case, tmp_path, tolerance=True))
+
+    assert (first.code, first.json["written"]) == (0, True), first
+    assert path.read_text(encoding="utf-8") == after
+    assert Path(first.json["backup"]).read_text(encoding="utf-8") == before
+    assert first.json["checkpoint"]["format"] == format_
+    exact = inputs(case, tmp_path, tolerance=False)
+    check = memqos("validate-checkpoint", str(path), "-o", "json", *exact).json
+    assert (check["verdict"], check["reason"]) == ("exact", "equal")
+    second = memqos(*command, *inputs(case, tmp_path, tolerance=True))
+    assert (second.code, second.json["written"]) == (0, False)
+    assert path.read_text(encoding="utf-8") == after
 
 
 def test_dry_by_default(root: Path) -> None:
@@ -176,6 +312,49 @@ def test_removes_what_a_killed_run_left(root: Path) -> None:
     stray.write_text("half", encoding="utf-8")
     memqos("rebaseline-checkpoint", "--root", root, "--write", "--force")
     assert not stray.exists()
+
+
+def test_no_work_needs_no_right_to_write(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exact checkpoint is 0 on a read-only file system too, even with something left there."""
+    command = ["rebaseline-checkpoint", "--root", str(root), "--write", "--force"]
+    assert memqos(*command).code == 0
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    answer = memqos(*command)
+    assert (answer.code, answer.out.split(":")[0], answer.err) == (0, "nothing to do", "")
+    (root / "var/lib/kubelet/.memory_manager_state.memqos").touch()
+    answer = memqos(*command)
+    assert (answer.code, answer.out.split(":")[0]) == (0, "nothing to do")
+    assert "a temporary file of an earlier run stays" in answer.err
+    assert "Read-only file system" in answer.err
+
+
+def test_a_refused_run_tidies_up_too(root: Path) -> None:
+    """What a killed run left goes with the next one, whatever that decides."""
+    stray = root / "var/lib/kubelet/.memory_manager_state.memqos"
+    stray.touch()
+    options = ["--drift-tolerance", "off", "--write", "--force"]
+    assert memqos("rebaseline-checkpoint", "--root", root, *options).code == 1
+    assert not stray.exists()
+
+
+def test_json_says_why_it_was_not_written(root: Path) -> None:
+    """A refusal that has no field is a line on standard error."""
+    answer = memqos("rebaseline-checkpoint", "--root", root, "--write", "-o", "json")
+    assert (answer.code, answer.json["written"], answer.json["verdict"]) == (1, False, "tolerated")
+    assert answer.err.startswith("memqos: refused: ")
+    assert "cannot tell whether a kubelet is running" in answer.err
+
+
+def test_the_message_names_the_directory_of_backups(root: Path) -> None:
+    """One line, on what is missing and not on the checkpoint."""
+    options = ["--write", "--force", "--backup-dir", str(root / "nowhere")]
+    answer = memqos("rebaseline-checkpoint", "--root", root, *options)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err == f"memqos: {root}/nowhere: No such file or directory\n"
 
 
 def test_usage(root: Path) -> None:

@@ -190,6 +190,33 @@ def test_csv_quotes(tmp_path: Path) -> None:
     assert [row[0] for row in rows[1:]] == [str(tmp_path / 'a,"b"\nc')] * 2
 
 
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("-:1+cmd|' /C calc'!A0", "'-:1+cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\r=1"),
+        ("a=1", "a=1"),
+        ("-:1", "-:1"),
+        ("a\rb", "a\rb"),
+        ('"a", b\r\n', '"a", b\r\n'),
+    ],
+)
+def test_csv_for_spreadsheets(name: str, cell: str) -> None:
+    """No name is a formula to a spreadsheet, and each stays one field whatever it holds."""
+    document = json.loads(results(1)) | {"name": name}
+    answer = memqos(COMMAND, "-", "-o", "csv", stdin=json.dumps(document).encode())
+
+    rows = list(csv.reader(io.StringIO(answer.out, newline="")))
+    assert [len(row) for row in rows] == [8, 8, 8]
+    assert [row[0] for row in rows[1:]] == [cell, cell]
+    assert rows[1][5] == "-4096"
+
+
 @pytest.mark.parametrize("output", ["text", "json", "yaml", "csv"])
 def test_odd_names(output: str, tmp_path: Path) -> None:
     """A file name that is no UTF-8 is shown as well as it can be."""
@@ -279,16 +306,28 @@ def test_exit_status(names: list[str], code: int, output: str) -> None:
 
     assert answer.code == code
     assert answer.err.count("\n") == names.count("no")
+    assert answer.out.count("NOT READ") == (output == "text" and "no" in names)
 
 
 def test_failures_are_named_up_to_twenty() -> None:
-    """Twenty failures are named, the rest is counted."""
+    """Standard error is one line; the report names twenty failures and counts the rest."""
     answer = memqos(COMMAND, "-", stdin=b"{}\n" * 23)
 
-    lines = answer.err.splitlines()
-    assert (answer.code, len(lines)) == (3, 21)
-    assert all("not a CheckpointValidation" in line for line in lines[:20])
-    assert lines[-1] == "memqos: 3 more could not be read"
+    assert (answer.code, answer.err.count("\n")) == (3, 1)
+    assert answer.err.startswith("memqos: -: line 1: $: not a CheckpointValidation")
+    assert "(and 22 more that could not be read)" in answer.err
+    assert answer.out.count("not a CheckpointValidation") == 20
+    assert answer.out.endswith("and 3 more\n")
+
+
+def test_no_answer_is_one_line(tmp_path: Path) -> None:
+    """With exit status 3, notes on the rest do not hide what could not be read."""
+    lines = results(1, assumptions=["none found"]) + "{}\n"
+    answer = memqos(COMMAND, tmp_path, "-", "--drift-tolerance", "off", stdin=lines.encode())
+
+    assert (answer.code, answer.err.count("\n")) == (3, 1)
+    assert answer.err.startswith("memqos: -: line 2:")
+    assert "1 have no kubelet configuration" in answer.out
 
 
 @pytest.mark.parametrize(
@@ -318,9 +357,8 @@ def test_no_snapshots(output: str, tmp_path: Path) -> None:
     answer = memqos(COMMAND, tmp_path, "-o", output)
 
     assert (answer.code, answer.out) == (2, "")
-    first, second = answer.err.splitlines()
-    assert first == f"memqos: {tmp_path}: no snapshots in it"
-    assert second.startswith("memqos report-drift: there are no snapshots to report on")
+    (line,) = answer.err.splitlines()
+    assert line.startswith(f"memqos report-drift: there are no snapshots in {tmp_path} ")
 
 
 def test_some_directory_is_empty(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 from collections.abc import Iterable
-from io import StringIO
 from itertools import pairwise
 from typing import Any
 
@@ -37,8 +36,15 @@ _COLUMNS = (
 )
 
 
+# What a spreadsheet takes for a formula; "-:1" is a line of standard input.
+_FORMULA = re.compile(r"[=+@\t\r]|-(?!:\d+\Z)")
+
+
 class CSVRows:
-    """One row per snapshot and NUMA node; what is not known is empty."""
+    """One row per snapshot and NUMA node; what is not known is empty.
+
+    A name that a spreadsheet would take for a formula gets a ``'`` in front.
+    """
 
     def begin(self) -> str:
         """Give the header."""
@@ -54,9 +60,15 @@ class CSVRows:
 
     @staticmethod
     def _rows(rows: Iterable[Iterable[Any]]) -> str:
-        buffer = StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows(rows)
-        return buffer.getvalue()
+        return "".join(f"{','.join(map(_csv_field, row))}\n" for row in rows)
+
+
+def _csv_field(value: object) -> str:
+    text = "" if value is None else str(value)
+    if isinstance(value, str) and _FORMULA.match(text):
+        text = f"'{text}"
+    # Python's own writer leaves a carriage return bare, which readers take for a line end.
+    return f'"{text.replace(chr(34), 2 * chr(34))}"' if re.search('[,"\r\n]', text) else text
 
 
 def _csv_rows(outcome: Outcome) -> list[tuple[Any, ...]]:
@@ -199,6 +211,8 @@ def report_text(summary: DriftSummary) -> str:
         parts += [_histogram(summary), _limits(summary)]
     if summary.attention:
         parts.append(_attention(summary))
+    if summary.failures:
+        parts.append(_failures(summary))
     return "\n".join(parts)
 
 
@@ -209,6 +223,8 @@ def _head(summary: DriftSummary) -> str:
     )
     if summary.failures:
         text += f"; {summary.failures} inputs could not be read"
+    if summary.assumed:
+        text += f"; {summary.assumed} have no kubelet configuration, which is assumed then"
     return text + "\n"
 
 
@@ -272,3 +288,11 @@ def _attention(summary: DriftSummary) -> str:
         )
     header = ("LOOK AT", "VERDICT", "REASON", "NUMA NODE", "DRIFT", "AUTO BOUND", "OF BOUND")
     return table(header, rows)
+
+
+def _failures(summary: DriftSummary) -> str:
+    lines = [failure.message for failure in summary.first_failures]
+    more = summary.failures - len(lines)
+    return table(("NOT READ",), [(line,) for line in lines]) + (
+        f"and {more} more\n" if more else ""
+    )

@@ -12,11 +12,12 @@ __all__ = ["Gauge", "render"]
 
 @frozen
 class Gauge:
-    """One gauge: its name, help text, and (labels, value) samples."""
+    """One gauge, or what `type` says: name, help text, and (labels, value) samples."""
 
     name: str
     help: str
-    samples: tuple[tuple[Mapping[str, str], int], ...]
+    samples: tuple[tuple[Mapping[str, str], int | float], ...]
+    type: str = "gauge"
 
 
 def render(gauges: Iterable[Gauge]) -> str:
@@ -25,7 +26,7 @@ def render(gauges: Iterable[Gauge]) -> str:
     for gauge in gauges:
         if not gauge.samples:
             continue
-        lines.append(f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n")
+        lines.append(f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} {gauge.type}\n")
         for labels, value in gauge.samples:
             text = ",".join(f'{name}="{_escape(item)}"' for name, item in labels.items())
             lines.append(

@@ -20,6 +20,8 @@ def printable(text: str) -> str:
     """Escape control characters and cut monsters: names in files are not to steer a terminal."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )

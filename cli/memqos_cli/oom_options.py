@@ -1,0 +1,113 @@
+"""Options that the OOM commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import click
+
+from memqos.adapters.oom_files import read_oom_documents
+from memqos.duration import parse_duration
+from memqos.errors import InputError
+from memqos.oom.config import ConfigProblem, OOMConfig, check_documents
+from memqos.oom.layout import LAYOUTS, Layout, detect_layout
+from memqos_cli.exit_codes import NO
+from memqos_cli.options import Command
+from memqos_cli.output.terminal import note
+
+
+__all__ = [
+    "choose_layout",
+    "config_option",
+    "duration_option",
+    "layout_option",
+    "load_config",
+    "problem_line",
+    "ranking_option",
+    "require_valid",
+    "strict_option",
+    "trigger_option",
+]
+
+config_option = click.option(
+    "--config",
+    type=click.Path(readable=False, allow_dash=True),
+    metavar="FILE",
+    help="OOMConfig document, alone or in a machine configuration.  [default: Talos' defaults]",
+)
+trigger_option = click.option("--trigger", metavar="EXPR", help="In place of triggerExpression.")
+ranking_option = click.option(
+    "--ranking", metavar="EXPR", help="In place of cgroupRankingExpression."
+)
+strict_option = click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="In place of strictCgroupClassOrdering.",
+)
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(["auto", *LAYOUTS]),
+    default="auto",
+    show_default=True,
+    help="How the node names its cgroups.",
+)
+
+
+def duration_option(name: str, help_text: str) -> Callable[[Command], Command]:
+    """Make an option that takes a Go duration and gives nanoseconds."""
+
+    def convert(_ctx: Any, _param: Any, value: str | None) -> int | None:
+        if value is None:
+            return None
+        try:
+            nanoseconds = parse_duration(value)
+        except InputError as error:
+            raise click.BadParameter(error.message) from None
+        if nanoseconds < 0:
+            raise click.BadParameter(f"{value} is negative")
+        return nanoseconds
+
+    return click.option(name, metavar="DURATION", callback=convert, help=help_text)
+
+
+def load_config(
+    name: str | None,
+    *,
+    patches: Iterable[str] = (),
+    trigger: str | None = None,
+    ranking: str | None = None,
+    strict: bool | None = None,
+    interval_ns: int | None = None,
+) -> OOMConfig | tuple[ConfigProblem, ...]:
+    """Read and check a configuration."""
+    return check_documents(
+        read_oom_documents(name),
+        patches=[document for patch in patches for document in read_oom_documents(patch)],
+        trigger=trigger,
+        ranking=ranking,
+        strict=strict,
+        interval_ns=interval_ns,
+    )
+
+
+def require_valid(config: OOMConfig | tuple[ConfigProblem, ...]) -> OOMConfig:
+    """Return a configuration, or tell what is wrong with it and exit."""
+    if isinstance(config, OOMConfig):
+        return config
+    for problem in config:
+        note(problem_line(problem))
+    raise click.exceptions.Exit(NO)
+
+
+def problem_line(problem: ConfigProblem) -> str:
+    """Write a problem on one line, with its place."""
+    place = problem.field
+    if problem.line is not None:
+        place += f":{problem.line}:{problem.column}"
+    return f"{place}: {problem.message}" if place else problem.message
+
+
+def choose_layout(name: str, directories: Collection[str]) -> Layout:
+    """Return the layout asked for, or the one that a tree's directories show."""
+    return detect_layout(directories) if name == "auto" else LAYOUTS[name]

@@ -1,0 +1,66 @@
+"""Prometheus metrics of ``memqos watch-oom``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attrs import define, field
+
+from memqos.oom.action import ActionRecord
+from memqos.oom.handler import Cycle
+from memqos_cli.output.prometheus import Gauge, render
+
+
+__all__ = ["Counters"]
+
+
+@define
+class Counters:
+    """What has happened since the start."""
+
+    _cycles: Counter[str] = field(factory=Counter, init=False)
+    _actions: Counter[str] = field(factory=Counter, init=False)
+    _processes: int = field(default=0, init=False)
+    _late: int = field(default=0, init=False)
+
+    def add(self, cycle: Cycle, action: ActionRecord | None) -> None:
+        """Count a cycle and what was done."""
+        self._cycles[str(cycle.outcome)] += 1
+        if action is not None:
+            self._actions[action.outcome] += 1
+            self._processes += len(action.processes)
+
+    def late(self, ticks: int) -> None:
+        """Count ticks that were missed."""
+        self._late += ticks
+
+    def render(self) -> str:
+        """Write them as Prometheus text."""
+        return render(
+            (
+                Gauge(
+                    "memqos_oom_cycles_total",
+                    "Cycles of the OOM handler, by outcome.",
+                    tuple(({"outcome": name}, n) for name, n in sorted(self._cycles.items())),
+                    "counter",
+                ),
+                Gauge(
+                    "memqos_oom_actions_total",
+                    "Firings of the trigger, by what was done.",
+                    tuple(({"outcome": name}, n) for name, n in sorted(self._actions.items())),
+                    "counter",
+                ),
+                Gauge(
+                    "memqos_oom_killed_processes_total",
+                    "Processes that were killed.",
+                    (({}, self._processes),),
+                    "counter",
+                ),
+                Gauge(
+                    "memqos_oom_missed_ticks_total",
+                    "Ticks that were missed because a cycle was late.",
+                    (({}, self._late),),
+                    "counter",
+                ),
+            )
+        )

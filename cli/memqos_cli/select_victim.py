@@ -1,0 +1,135 @@
+"""``memqos select-victim``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from memqos.adapters.host import Host
+from memqos.adapters.oom_files import read_oom_tree
+from memqos.errors import InputError
+from memqos.oom.victim import Scored, Selection, find_candidates, score_all, select_victim
+from memqos_cli.exit_codes import YES
+from memqos_cli.oom_options import (
+    choose_layout,
+    config_option,
+    layout_option,
+    load_config,
+    ranking_option,
+    require_valid,
+    strict_option,
+)
+from memqos_cli.options import cgroup_root_option, debug_option, output_option, root_option
+from memqos_cli.output import document
+from memqos_cli.output.terminal import table, wrap, write
+
+
+__all__ = ["candidate_fields", "command", "victim_fields"]
+
+_FILES = ("memory.current", "memory.peak", "memory.max")
+
+
+@click.command()
+@root_option
+@cgroup_root_option
+@layout_option
+@config_option
+@ranking_option
+@strict_option
+@output_option()
+@debug_option
+def command(
+    host: Host,
+    cgroup_root: str | None,
+    layout: str,
+    config: str | None,
+    ranking: str | None,
+    strict: bool | None,
+    output: str,
+) -> None:
+    """Say whom the OOM handler would kill now, and why not the others. Kills nothing.
+
+    \b
+    Examples:
+      memqos select-victim
+      memqos select-victim --config oom.yaml -o json
+    """
+    checked = require_valid(load_config(config, ranking=ranking, strict=strict))
+    if cgroup_root is None:
+        host.check()
+    tree = read_oom_tree(host, root=cgroup_root, names=_FILES)
+    try:
+        chosen = choose_layout(layout, tree)
+    except InputError as error:
+        raise error.locate(source=cgroup_root or host.display("sys/fs/cgroup")) from None
+    candidates = find_candidates(tree, chosen)
+    selection = select_victim(score_all(candidates, checked.ranking), strict=checked.strict)
+    if output == "text":
+        write(_text(selection, strict=checked.strict))
+    else:
+        fields: dict[str, Any] = {
+            "outcome": "victim" if selection.victim else "none",
+            "victim": victim_fields(selection.victim),
+            "layout": chosen.name,
+            "strict": checked.strict,
+            "candidates": [candidate_fields(item) for item in selection.scored],
+            "tied": [item.candidate.path for item in selection.tied],
+        }
+        write(document.render("VictimSelection", fields, output))
+    click.get_current_context().exit(YES)
+
+
+def victim_fields(victim: Scored | None) -> dict[str, Any] | None:
+    """Lay out a victim as the contract has it."""
+    if victim is None:
+        return None
+    candidate = victim.candidate
+    return {
+        "path": candidate.path,
+        "class": candidate.oom_class.label,
+        "score": document.number(victim.score),
+    }
+
+
+def candidate_fields(item: Scored) -> dict[str, Any]:
+    """Lay out a candidate as the contract has it."""
+    candidate = item.candidate
+    return {
+        "path": candidate.path,
+        "class": candidate.oom_class.label,
+        "memoryCurrent": candidate.current,
+        "memoryPeak": candidate.peak,
+        "memoryMax": candidate.max,
+        "score": document.number(item.score),
+        "eligible": item.eligible,
+        "reason": item.eligibility,
+        "error": item.error,
+    }
+
+
+def _text(selection: Selection, *, strict: bool) -> str:
+    victim = selection.victim
+    if victim is None:
+        head = f"nobody: none of {len(selection.scored)} candidates is eligible"
+    else:
+        rule = "the least important class goes first, then" if strict else "whatever the class,"
+        head = (
+            f"victim {victim.candidate.path}: {rule} the highest score ({victim.score:g}); "
+            f"class {victim.candidate.oom_class.label}"
+        )
+    if selection.tied:
+        head += f"; {len(selection.tied)} others tie with it, and Talos would choose by chance"
+    rows = [
+        (
+            item.candidate.path.removeprefix("/sys/fs/cgroup/"),
+            item.candidate.oom_class.label,
+            "-" if item.candidate.current is None else str(item.candidate.current),
+            "-" if item.candidate.max is None else str(item.candidate.max),
+            "-" if item.score is None else f"{item.score:g}",
+            item.error or item.eligibility,
+        )
+        for item in selection.scored
+    ]
+    header = ("CGROUP", "CLASS", "CURRENT", "MAX", "SCORE", "WHY")
+    return f"{wrap(head)}\n\n" + table(header, rows)

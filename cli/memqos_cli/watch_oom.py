@@ -1,0 +1,306 @@
+"""``memqos watch-oom``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from contextlib import ExitStack
+from typing import Any
+
+import click
+from attrs import define, field
+
+from memqos.adapters.files import read_file, write_atomically
+from memqos.adapters.host import Host
+from memqos.adapters.metrics_server import MetricsServer
+from memqos.adapters.oom_files import list_tops
+from memqos.adapters.recorder import Recorder
+from memqos.adapters.self_protection import (
+    lock_memory,
+    lower_oom_score,
+    notify,
+    watchdog_seconds,
+)
+from memqos.adapters.signals import SignalClock
+from memqos.adapters.watch import Observation, Watcher
+from memqos.errors import MemqosError
+from memqos.oom.action import ActionRecord, append_record, record_line
+from memqos.oom.config import OOMConfig
+from memqos.oom.guards import Guards
+from memqos.quantity import parse_quantity
+from memqos_cli.exit_codes import YES
+from memqos_cli.oom_options import (
+    choose_layout,
+    config_option,
+    duration_option,
+    layout_option,
+    load_config,
+    problem_line,
+    require_valid,
+)
+from memqos_cli.options import cgroup_root_option, debug_option, root_option
+from memqos_cli.output.oom_metrics import Counters
+from memqos_cli.output.terminal import note, printable, write
+
+
+__all__ = ["command"]
+
+# Above sshd and systemd-journald, below everything that may be chosen.
+_OOM_SCORE = -900
+
+
+def _address(_ctx: Any, _param: Any, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not of the form ADDR:PORT or :PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        size = parse_quantity(value).value
+    except MemqosError as error:
+        raise click.BadParameter(str(error)) from None
+    if size <= 0:
+        raise click.BadParameter(f"{value} is not above 0")
+    return size
+
+
+@click.command()
+@root_option
+@cgroup_root_option
+@layout_option
+@config_option
+@click.option("--kill", is_flag=True, help="Really kill; without it, only say who would die.")
+@click.option("--once", is_flag=True, help="Run two cycles, an interval apart, and end.")
+@click.option("--record", metavar="FILE", help="Write what replay-oom takes.")
+@click.option(
+    "--record-size",
+    default="64Mi",
+    show_default=True,
+    callback=_size,
+    help="Size at which the recording is moved to FILE.1.",
+)
+@click.option("--actions", metavar="FILE", help="Keep the last 50 actions, as JSON Lines.")
+@click.option(
+    "--listen",
+    metavar="[ADDR]:PORT",
+    callback=_address,
+    help="Serve Prometheus metrics; ADDR is 127.0.0.1 unless given.",
+)
+@click.option("--textfile", metavar="FILE", help="Write metrics for node_exporter.")
+@click.option(
+    "--before-kill", metavar="COMMAND", help="Run before a kill; $MEMQOS_VICTIM is its path."
+)
+@click.option(
+    "--after-kill", metavar="COMMAND", help="Run after a kill; see also $MEMQOS_OUTCOME."
+)
+@duration_option("--hook-timeout", "Time limit of each of these.  [default: 2s]")
+@click.option("--skip-unpopulated", is_flag=True, help="Pass over cgroups without processes.")
+@click.option(
+    "--skip-unknown-limit", is_flag=True, help="Pass over cgroups whose memory.max is unreadable."
+)
+@click.option(
+    "--protect-uid", "protected", multiple=True, metavar="UID", help="Never this pod; repeatable."
+)
+@click.option(
+    "--unless-available",
+    metavar="QUANTITY",
+    callback=_size,
+    help="Hold back while MemAvailable is at least this.",
+)
+@click.option(
+    "--protect-self/--no-protect-self",
+    default=None,
+    help="Lock our memory and lower our OOM score.  [default: with --kill]",
+)
+@debug_option
+def command(
+    host: Host,
+    cgroup_root: str | None,
+    layout: str,
+    config: str | None,
+    kill: bool,
+    once: bool,
+    record: str | None,
+    record_size: int,
+    actions: str | None,
+    listen: tuple[str, int] | None,
+    textfile: str | None,
+    before_kill: str | None,
+    after_kill: str | None,
+    hook_timeout: int | None,
+    skip_unpopulated: bool,
+    skip_unknown_limit: bool,
+    protected: tuple[str, ...],
+    unless_available: int | None,
+    protect_self: bool | None,
+) -> None:
+    """Watch a live node, and say whom the OOM handler would kill; kill with --kill.
+
+    Each cycle collects the metrics, evaluates the trigger and, if it fires, chooses one cgroup.
+    SIGTERM ends it, SIGHUP reads the configuration again.
+
+    \b
+    Examples:
+      memqos watch-oom --record storm.jsonl
+      memqos watch-oom --config oom.yaml --kill --actions /var/lib/memqos/actions.jsonl
+    """
+    checked = require_valid(load_config(config))
+    mount = cgroup_root or host.resolve("sys/fs/cgroup")
+    tops = list_tops(mount)
+    hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
+    watcher = Watcher(
+        mount=mount,
+        layout=choose_layout(layout, tops),
+        config=checked,
+        guards=Guards(
+            skip_unpopulated=skip_unpopulated,
+            skip_unknown_limit=skip_unknown_limit,
+            protected_uids=frozenset(protected),
+            available_bytes=unless_available,
+        ),
+        kill=kill,
+        record=record is not None,
+        meminfo=host.resolve("proc/meminfo"),
+        before=lambda path: _run_hook(before_kill, hook_seconds, path, ""),
+        after=lambda path, outcome: _run_hook(after_kill, hook_seconds, path, outcome),
+    )
+    if kill if protect_self is None else protect_self:
+        for problem in (lock_memory(), lower_oom_score(_OOM_SCORE)):
+            if problem is not None:
+                note(f"cannot protect itself: {problem}")
+    with ExitStack() as stack:
+        clock = stack.enter_context(SignalClock())
+        outputs = _Outputs(actions=actions, textfile=textfile)
+        if record is not None:
+            outputs.recorder = Recorder(record, limit=record_size)
+            stack.callback(outputs.recorder.close)
+        if listen is not None:
+            outputs.server = MetricsServer(*listen)
+            stack.callback(outputs.server.close)
+            note(f"serving metrics on {listen[0]}:{outputs.server.port}")
+        _loop(watcher, clock, outputs, config=config, cycles=2 if once else None)
+    click.get_current_context().exit(YES)
+
+
+@define(kw_only=True)
+class _Outputs:
+    """Where a cycle is told."""
+
+    actions: str | None
+    textfile: str | None
+    recorder: Recorder | None = None
+    server: MetricsServer | None = None
+    counters: Counters = field(factory=Counters)
+    _records: tuple[ActionRecord, ...] = ()
+
+    def tell(self, seen: Observation, watcher: Watcher, seconds: float) -> None:
+        """Tell one cycle, wherever that was asked for; a full disk must not end the watch."""
+        self.counters.add(seen.cycle, seen.action)
+        if seen.cycle.error is not None:
+            note(seen.cycle.error)
+        if seen.action is not None:
+            write(f"{_line(seen.action)}\n")
+            self._records = append_record(self._records, seen.action)
+        try:
+            if seen.action is not None and self.actions is not None:
+                lines = "".join(f"{record_line(record)}\n" for record in self._records)
+                write_atomically(self.actions, lines.encode(), mode=0o600)
+            if self.recorder is not None:
+                meminfo = read_file(watcher.meminfo).decode("ascii", "replace")
+                self.recorder.add(seconds, seen.tree, {"proc/meminfo": meminfo})
+            if self.textfile is not None:
+                write_atomically(self.textfile, self.counters.render().encode())
+        except MemqosError as error:
+            note(f"cannot write: {error}")
+        if self.server is not None:
+            self.server.text = self.counters.render()
+
+
+def _loop(
+    watcher: Watcher,
+    clock: SignalClock,
+    outputs: _Outputs,
+    *,
+    config: str | None,
+    cycles: int | None,
+) -> None:
+    start = tick = clock.now_ns()
+    done = 0
+    notify("READY=1")
+    pets = watchdog_seconds() is not None
+    while True:
+        found = clock.wait(tick)
+        if found is signal.SIGHUP:
+            notify("RELOADING=1")
+            _reload(watcher, config)
+            notify("READY=1")
+            continue
+        if found is not None:
+            notify("STOPPING=1")
+            return
+        seen = watcher.observe()
+        outputs.tell(seen, watcher, (tick - start) / 1e9)
+        if pets:
+            notify("WATCHDOG=1")
+        done += 1
+        if done == cycles:
+            return
+        tick += watcher.config.interval_ns
+        late = clock.now_ns() - tick
+        if late > 0:
+            # Ticks that were missed are dropped, and the next keeps to the grid.
+            missed = late // watcher.config.interval_ns + 1
+            tick += missed * watcher.config.interval_ns
+            outputs.counters.late(missed)
+            note(f"a cycle was late and {missed} ticks were missed")
+
+
+def _reload(watcher: Watcher, config: str | None) -> None:
+    """Take a new configuration; a bad one is told and leaves the old in force."""
+    try:
+        checked = load_config(config)
+    except MemqosError as error:
+        note(f"the configuration stays as it was: {error}")
+        return
+    if isinstance(checked, OOMConfig):
+        watcher.config = checked
+        note("the configuration was read again")
+        return
+    for problem in checked:
+        note(f"the configuration stays as it was: {problem_line(problem)}")
+
+
+def _run_hook(command: str | None, seconds: float, path: str, outcome: str) -> None:
+    if command is None:
+        return
+    environment = {**os.environ, "MEMQOS_VICTIM": path, "MEMQOS_OUTCOME": outcome}
+    try:
+        subprocess.run(  # noqa: S603  # the operator's own command
+            shlex.split(command),
+            check=False,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        note(f"hook {command!r}: {error}")
+
+
+def _line(action: ActionRecord) -> str:
+    if action.path is None:
+        return "trigger fired: nobody is eligible"
+    who = f"{printable(action.path)} (score {action.score:g})"
+    verb = {"dry-run": "would kill", "held-back": "held back from"}.get(action.outcome)
+    if verb is not None:
+        return f"trigger fired: {verb} {who}"
+    count = len(action.processes)
+    error = "" if action.error is None else f": {printable(action.error)}"
+    return f"trigger fired: {action.outcome} {who}, {count} processes gone{error}"

@@ -1,0 +1,254 @@
+"""Reading a cgroup v2 tree: one pass, whatever vanishes meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from memqos.adapters.archive import Archive
+from memqos.adapters.files import machine_error
+from memqos.adapters.host import Host
+from memqos.errors import MachineError
+from memqos.memory_qos.tree import PodNames, names_of_logs
+
+
+__all__ = [
+    "CGROUP_MOUNT",
+    "CgroupFiles",
+    "Mount",
+    "cgroup_of",
+    "read_log_names",
+    "read_mglru",
+    "read_mount",
+    "read_swap",
+    "read_tree",
+]
+
+CGROUP_MOUNT = "sys/fs/cgroup"
+_LARGEST = 256 * 1024
+_CHUNK = 16 * 1024  # more than nearly all files; much larger buffers cost more than the read
+_POD_LOGS = "var/log/pods"
+_CONTAINER_LOGS = "var/log/containers"
+_MEMINFO = "proc/meminfo"
+_LRU_GEN = "sys/kernel/mm/lru_gen/enabled"
+
+# What a cgroup that goes away under the reader answers with, and files that cannot be read.
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+
+
+class CgroupFiles(NamedTuple):
+    """One cgroup: its path (absolute within the mount), inode, and the texts of its files."""
+
+    path: str
+    inode: int
+    files: Mapping[str, str]
+
+
+class Mount(NamedTuple):
+    """How cgroups are mounted.
+
+    Attributes:
+        version: 1 or 2; None if it cannot be told.
+        hybrid: cgroup v1 with a cgroup2 mount beside it.
+        options: of the cgroup2 mount, None if they are not known.
+    """
+
+    version: int | None
+    hybrid: bool
+    options: tuple[str, ...] | None
+
+    @property
+    def recursive(self) -> bool | None:
+        """Whether memory_recursiveprot is set, None if it is not known."""
+        return None if self.options is None else "memory_recursiveprot" in self.options
+
+    @property
+    def is_local(self) -> bool:
+        """Whether memory_localevents makes memory.events count a cgroup alone."""
+        return "memory_localevents" in (self.options or ())
+
+
+def read_tree(
+    host: Host, names: Collection[str], *, root: str | None = None, top: str = "/"
+) -> Iterator[CgroupFiles]:
+    """Walk a cgroup tree, parents before children, siblings by name.
+
+    Args:
+        host: whose tree it is, unless `root` is given.
+        names: the files to read; those that a cgroup lacks are left out.
+        root: a directory that holds the tree.
+        top: where to begin, absolute within the mount.
+
+    Raises:
+        MachineError: `top` cannot be read, or something below it for another reason than that it
+            vanished meanwhile.
+    """
+    if root is None and isinstance(host, Archive):
+        yield from _walk_archive(host, names, top)
+        return
+    base = host.resolve(CGROUP_MOUNT) if root is None else root
+    start = os.path.join(base, top.lstrip("/")) if top != "/" else base
+    wanted = frozenset(names)
+    try:
+        inode = os.stat(start).st_ino
+    except OSError as error:
+        raise machine_error(start, error) from error
+    except ValueError as error:  # a NUL in the name
+        raise MachineError(start, str(error)) from error
+    # A stack, not recursion: (path within the mount, directory, inode).
+    todo = [(top, start, inode)]
+    while todo:
+        path, place, inode = todo.pop()
+        try:
+            with os.scandir(place) as entries:
+                inner, files = [], []
+                for entry in entries:
+                    if entry.name in wanted:
+                        files.append(entry.name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        inner.append((entry.name, entry.inode()))
+        except OSError as error:
+            if path != top and error.errno in _GONE:
+                continue
+            raise machine_error(place, error) from error
+        yield CgroupFiles(path, inode, _read(place, files))
+        inner.sort(reverse=True)
+        stem = "" if path == "/" else path
+        todo += [(f"{stem}/{name}", f"{place}/{name}", number) for name, number in inner]
+
+
+def _read(place: str, names: Iterable[str]) -> Mapping[str, str]:
+    texts = {}
+    for name in names:
+        path = f"{place}/{name}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                data = os.read(descriptor, _CHUNK)
+                while len(data) % _CHUNK == 0 and data and len(data) < _LARGEST:
+                    more = os.read(descriptor, _CHUNK)
+                    if not more:
+                        break
+                    data += more
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in _GONE:
+                continue
+            raise machine_error(path, error) from error
+        texts[name] = data.decode("ascii", "replace")
+    return texts
+
+
+def _walk_archive(host: Archive, names: Collection[str], top: str) -> Iterator[CgroupFiles]:
+    folder = f"{CGROUP_MOUNT}{top}".rstrip("/")
+    todo = [(top, host.list(folder))]
+    while todo:
+        path, found = todo.pop()
+        place = f"{CGROUP_MOUNT}{path}".rstrip("/")
+        stem = "" if path == "/" else path
+        texts = {}
+        inner = []
+        for name in found:
+            try:
+                if name in names:
+                    texts[name] = host.read(f"{place}/{name}").decode("ascii", "replace")
+                else:
+                    inner.append((f"{stem}/{name}", host.list(f"{place}/{name}")))
+            except MachineError as error:
+                if error.errno not in _NO_DIRECTORY:
+                    raise
+        yield CgroupFiles(path, 0, texts)
+        todo += reversed(inner)
+
+
+def read_mount(host: Host, *, root: str | None = None) -> Mount:
+    """Tell how cgroups are mounted, by the mount table and by what stands there."""
+    if root is not None:
+        is_v2 = os.path.exists(os.path.join(root, "cgroup.controllers"))
+        # A captured tree may lack the root's own files; a v1 one has a directory a controller,
+        # and a hybrid one a cgroup2 mount beside them.
+        is_v1 = not is_v2 and os.path.exists(os.path.join(root, "memory", "cgroup.procs"))
+        unified = os.path.exists(os.path.join(root, "unified", "cgroup.controllers"))
+        if is_v1 or (unified and not is_v2):
+            return Mount(1, hybrid=unified, options=None)
+        return Mount(2, hybrid=False, options=None)
+    v1 = v2 = hybrid = False
+    options = None
+    for line in _mounts(host):
+        fields = line.split(" ")
+        if len(fields) < 4:
+            continue
+        if fields[2] == "cgroup2" and fields[1].endswith(("/cgroup", "/unified")):
+            v2 = v2 or fields[1].endswith("/cgroup")
+            hybrid = hybrid or fields[1].endswith("/unified")
+            options = tuple(fields[3].split(","))
+        elif fields[2] == "cgroup":
+            v1 = True
+    if v2 or (not v1 and host.exists(f"{CGROUP_MOUNT}/cgroup.controllers")):
+        return Mount(2, hybrid=False, options=options)
+    if v1 or host.exists(f"{CGROUP_MOUNT}/memory/cgroup.procs"):
+        hybrid = hybrid or host.exists(f"{CGROUP_MOUNT}/unified/cgroup.controllers")
+        return Mount(1, hybrid=hybrid, options=options)
+    return Mount(None, hybrid=False, options=None)
+
+
+def _mounts(host: Host) -> list[str]:
+    """Read the mount table: that of process 1, which sees the host's mounts, if it may be seen."""
+    for table in ("proc/1/mounts", "proc/mounts"):
+        try:
+            return host.read_text(table).splitlines()
+        except MachineError:
+            continue
+    return []
+
+
+def read_log_names(host: Host) -> PodNames:
+    """Read which pods a node runs off the names of their log directories.
+
+    kubelet calls them ``NAMESPACE_NAME_UID``, and the links to a container's log
+    ``POD_NAMESPACE_CONTAINER-ID.log``; nothing in them is read.
+    """
+    return names_of_logs(*(_list(host, folder) for folder in (_POD_LOGS, _CONTAINER_LOGS)))
+
+
+def _list(host: Host, folder: str) -> list[str]:
+    try:
+        return host.list(folder)
+    except MachineError:
+        return []
+
+
+def read_swap(host: Host) -> int | None:
+    """Read how many bytes of swap the machine has, None where it cannot be told."""
+    try:
+        match = re.search(
+            r"^SwapTotal:\s+([0-9]{1,15}) kB$", host.read_text(_MEMINFO), re.MULTILINE
+        )
+    except MachineError:
+        return None
+    return None if match is None else int(match[1]) * 1024
+
+
+def read_mglru(host: Host) -> bool | None:
+    """Tell whether the multi-generational LRU is on, None where it cannot be told."""
+    try:
+        return int(host.read_text(_LRU_GEN).strip(), 16) & 1 == 1
+    except (MachineError, ValueError):
+        return None
+
+
+def cgroup_of(host: Host, pid: int) -> str:
+    """Return the cgroup v2 path of a process.
+
+    Raises:
+        MachineError: there is no such process, or it has none.
+    """
+    for line in host.read_text(f"proc/{pid}/cgroup").splitlines():
+        if line.startswith("0::/"):
+            return line[3:].rstrip("/") or "/"
+    raise MachineError(host.display(f"proc/{pid}/cgroup"), "no cgroup v2 line")

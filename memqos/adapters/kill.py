@@ -1,0 +1,258 @@
+"""Killing one cgroup, whole, and telling what was really killed.
+
+Everything that could go wrong is checked again between the choice and the kill.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Collection
+from enum import StrEnum
+
+from attrs import frozen
+
+from memqos.adapters.files import machine_error
+from memqos.errors import MachineError
+
+
+__all__ = ["KillOutcome", "KillReport", "KillTarget", "identify_target", "kill_cgroup"]
+
+_PROCESS_MRELEASE = 448
+_WAIT_SECONDS = 2.0
+_STEP_SECONDS = 0.02
+_LONGEST_COMMAND = 4096
+
+
+class KillOutcome(StrEnum):
+    """What came of it."""
+
+    KILLED = "killed"
+    PARTLY_KILLED = "partly-killed"
+    EMPTY = "empty"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@frozen(kw_only=True)
+class KillTarget:
+    """A cgroup as it was when it was chosen.
+
+    Attributes:
+        path: of its directory.
+        inode: of its directory: another one means another cgroup.
+    """
+
+    path: str
+    inode: int
+
+
+@frozen(kw_only=True)
+class KillReport:
+    """What was really done.
+
+    Attributes:
+        outcome: in one word.
+        processes: (pid, command line) of those that were in the cgroup and are gone.
+        left: pids that are still there.
+        method: ``cgroup.kill``, ``signals``, or empty where nothing was sent.
+        error: in words, None if nothing went wrong.
+    """
+
+    outcome: KillOutcome
+    processes: tuple[tuple[int, str], ...] = ()
+    left: tuple[int, ...] = ()
+    method: str = ""
+    error: str | None = None
+
+
+def identify_target(mount: str, relative: str, protected: Collection[str]) -> KillTarget:
+    """Look at a cgroup that was chosen, and refuse what must never be killed.
+
+    Args:
+        mount: the cgroup2 mount.
+        relative: the victim's path below it.
+        protected: directories that are only parents of victims.
+
+    Raises:
+        MachineError: it is outside of the mount, the root, a class' directory, our own cgroup or
+            one above it, or it is gone.
+    """
+    parts = relative.strip("/").split("/")
+    path = os.path.join(mount, *parts)
+    if not relative.strip("/") or any(part in ("", ".", "..") for part in parts):
+        raise MachineError(path, "refused: not a cgroup below the mount")
+    if relative.strip("/") in protected:
+        raise MachineError(path, "refused: a directory of cgroups, not a victim")
+    if os.path.realpath(path) != os.path.join(os.path.realpath(mount), *parts):
+        raise MachineError(path, "refused: it leads elsewhere")
+    own = _own_cgroup()
+    if own is not None and (
+        own == relative.strip("/") or own.startswith(f"{relative.strip('/')}/")
+    ):
+        raise MachineError(path, "refused: memqos itself runs in it")
+    try:
+        return KillTarget(path=path, inode=os.stat(path).st_ino)
+    except OSError as error:
+        raise machine_error(path, error) from error
+
+
+def kill_cgroup(target: KillTarget) -> KillReport:
+    """Kill every process of a cgroup, and wait until they are gone."""
+    try:
+        folder = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        return KillReport(outcome=KillOutcome.REFUSED, error=f"it is gone: {error.strerror}")
+    descriptors: list[int] = []
+    try:
+        if os.fstat(folder).st_ino != target.inode:
+            return KillReport(outcome=KillOutcome.REFUSED, error="it is another cgroup by now")
+        if not _is_populated(folder):
+            return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")
+        pids = _pids(target.path)
+        if os.getpid() in pids:
+            return KillReport(outcome=KillOutcome.REFUSED, error="memqos itself runs in it")
+        commands = {pid: _command(pid) for pid in pids}
+        handles = _pidfds(pids)
+        descriptors += handles.values()
+        method, problem = _send(folder, target.path, handles)
+        if problem is not None and method == "":
+            return KillReport(outcome=KillOutcome.FAILED, error=problem)
+        for descriptor in handles.values():
+            _release(descriptor)
+        left = _wait(folder, target.path)
+        killed = tuple((pid, text) for pid, text in commands.items() if pid not in left)
+        outcome = KillOutcome.PARTLY_KILLED if left else KillOutcome.KILLED
+        if left and not killed:
+            outcome = KillOutcome.FAILED
+        if left and problem is None:
+            problem = f"{len(left)} processes are still there"
+        return KillReport(
+            outcome=outcome, processes=killed, left=tuple(left), method=method, error=problem
+        )
+    finally:
+        for descriptor in (*descriptors, folder):
+            os.close(descriptor)
+
+
+def _own_cgroup() -> str | None:
+    try:
+        with open("/proc/self/cgroup", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("0::/"):
+                    return line[4:].strip()
+    except OSError:
+        pass
+    return None
+
+
+def _is_populated(folder: int) -> bool:
+    try:
+        descriptor = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return True  # unknown: the list of processes decides
+    try:
+        return b"populated 0" not in os.read(descriptor, 4096)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _pids(path: str) -> list[int]:
+    """List the processes of a cgroup and all below it."""
+    found: list[int] = []
+    for folder, _, files in os.walk(path):
+        if "cgroup.procs" in files:
+            try:
+                with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+                    found += [int(line) for line in file]
+            except (OSError, ValueError):
+                continue  # threaded, or gone meanwhile
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            data = file.read(_LONGEST_COMMAND)
+    except OSError:
+        return ""
+    return data.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def _pidfds(pids: list[int]) -> dict[int, int]:
+    handles = {}
+    for pid in pids:
+        try:
+            handles[pid] = os.pidfd_open(pid)
+        except OSError:
+            continue  # it has ended, or the kernel knows no pidfds
+    return handles
+
+
+def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | None]:
+    """Send SIGKILL to all: by cgroup.kill, or frozen one by one before Linux 5.14."""
+    try:
+        descriptor = os.open("cgroup.kill", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.write(descriptor, b"1")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            return "", f"failed to send SIGKILL: {error.strerror}"
+    else:
+        return "cgroup.kill", None
+    _freeze(folder, b"1")
+    failed = None
+    try:
+        for _ in range(3):  # processes that were forked before the freeze took hold
+            for pid in _pids(path):
+                try:
+                    if pid in handles:
+                        signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+                    else:
+                        os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                except OSError as error:
+                    failed = f"failed to send SIGKILL to {pid}: {error.strerror}"
+    finally:
+        _freeze(folder, b"0")
+    return "signals", failed
+
+
+def _freeze(folder: int, value: bytes) -> None:
+    try:
+        descriptor = os.open("cgroup.freeze", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, value)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _release(descriptor: int) -> None:
+    """Let the kernel free the memory at once; ESRCH (it is gone already) is the usual answer."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(_PROCESS_MRELEASE, descriptor, 0)
+
+
+def _wait(folder: int, path: str) -> list[int]:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        if not _is_populated(folder):
+            return []
+        left = _pids(path)
+        if not left:
+            return []
+        if time.monotonic() >= deadline:
+            return left
+        time.sleep(_STEP_SECONDS)

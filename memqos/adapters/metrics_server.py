@@ -1,0 +1,54 @@
+"""Serving metrics over HTTP."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from memqos.adapters.files import machine_error
+
+
+__all__ = ["MetricsServer"]
+
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsServer:
+    """Serves ``/metrics`` from a thread; `text` is replaced as a whole after every cycle.
+
+    Raises:
+        MachineError: the address cannot be bound.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        self.text = ""
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 5  # a client that says nothing must not hold a thread
+
+            def do_GET(self) -> None:
+                found = self.path.partition("?")[0] == "/metrics"
+                body = owner.text.encode() if found else b"not found: try /metrics\n"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", _TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_arguments: Any) -> None:
+                pass  # a line for each scrape would drown the kills
+
+        try:
+            self._server = ThreadingHTTPServer((address, port), Handler)
+        except OSError as error:
+            raise machine_error(f"{address}:{port}", error) from error
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,160 @@
+"""Reading what the OOM policy works on: cgroup trees, recordings, OOMConfig files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, cast
+
+from memqos.adapters.cgroup_tree import read_tree
+from memqos.adapters.documents import read_documents
+from memqos.adapters.files import machine_error, open_file, read_input
+from memqos.adapters.host import Host
+from memqos.errors import InputError, MachineError
+from memqos.oom.layout import Part, Tree, expand
+from memqos.oom.replay import Sample, parse_sample
+
+
+__all__ = [
+    "TREE_FILES",
+    "list_tops",
+    "read_layout",
+    "read_oom_documents",
+    "read_oom_tree",
+    "read_recording",
+]
+
+TREE_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max", "cgroup.events")
+_LARGEST_FILE = 64 * 1024
+_LONGEST_LINE = 64 * 1024 * 1024
+
+
+def read_oom_documents(name: str | None) -> list[object]:
+    """Read the documents of a machine configuration; none without a file.
+
+    Raises:
+        MachineError: it cannot be read.
+        InputError: it is not YAML.
+    """
+    if name is None:
+        return []
+    return [document.data for document in read_documents(read_input(name), name)]
+
+
+def read_oom_tree(
+    host: Host, *, root: str | None = None, names: Collection[str] = TREE_FILES
+) -> Tree:
+    """Read a cgroup tree as the policy takes it; ``""`` is the root.
+
+    Raises:
+        MachineError: the root cannot be read.
+    """
+    return {cgroup.path.strip("/"): cgroup.files for cgroup in read_tree(host, names, root=root)}
+
+
+def read_layout(mount: str, parts: Iterable[Part], names: Collection[str]) -> Tree:
+    """Read the root's files and those of a layout's parts, and nothing else.
+
+    What vanishes meanwhile, or cannot be read, is left out.
+    """
+    listed = tuple(parts)
+    below = {
+        part.path: _directories(os.path.join(mount, part.path)) for part in listed if part.each
+    }
+    tree = {"": _texts(mount, names)}
+    for path, _ in expand(listed, below):
+        if path not in tree:
+            tree[path] = _texts(os.path.join(mount, path), names)
+    return tree
+
+
+def list_tops(mount: str) -> list[str]:
+    """List the cgroups right below a mount.
+
+    Raises:
+        MachineError: the mount cannot be listed.
+    """
+    try:
+        os.listdir(mount)
+    except OSError as error:
+        raise machine_error(mount, error) from error
+    return _directories(mount)
+
+
+def _directories(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(found, key=os.fsencode)
+
+
+def _texts(folder: str, names: Collection[str]) -> dict[str, str]:
+    texts = {}
+    for name in names:
+        try:
+            descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            texts[name] = os.read(descriptor, _LARGEST_FILE).decode("ascii", "replace")
+        except OSError:
+            continue  # it went away, or has no pressure (EOPNOTSUPP)
+        finally:
+            os.close(descriptor)
+    return texts
+
+
+def read_recording(name: str) -> Iterator[Sample]:
+    """Stream a recording: JSON Lines, gzipped or not; ``-`` is standard input.
+
+    Raises:
+        MachineError: it cannot be read.
+        InputError: a line is no sample; `line` and `path` say where.
+    """
+    with _open(name) as file:
+        number = 0
+        while True:
+            try:
+                line = file.readline(_LONGEST_LINE + 1)
+            except (OSError, EOFError, zlib.error) as error:
+                raise MachineError(name, f"cannot be read to its end: {error}") from None
+            if not line:
+                return
+            number += 1
+            if len(line) > _LONGEST_LINE:
+                raise InputError("the line is too long", source=name, line=number)
+            if not line.strip():
+                continue
+            try:
+                yield parse_sample(json.loads(line))
+            except InputError as error:
+                raise error.locate(source=name, line=number) from None
+            except (ValueError, RecursionError):
+                raise InputError("not a line of JSON", source=name, line=number) from None
+
+
+@contextmanager
+def _open(name: str) -> Iterator[IO[bytes]]:
+    """Open a recording, unpacked if it is gzipped, which its first bytes say."""
+    with ExitStack() as stack:
+        if name != "-":
+            raw: IO[bytes] = stack.enter_context(open_file(name))
+        elif sys.stdin is not None:
+            raw = sys.stdin.buffer
+        else:
+            raise MachineError("standard input", "is closed")
+        stream = io.BufferedReader(cast("io.RawIOBase", raw))
+        stack.callback(stream.detach)  # standard input is not ours to close
+        try:
+            packed = stream.peek(2).startswith(b"\x1f\x8b")
+        except OSError as error:
+            raise machine_error(name, error) from error
+        yield cast("IO[bytes]", gzip.GzipFile(fileobj=stream) if packed else stream)

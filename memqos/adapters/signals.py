@@ -1,0 +1,36 @@
+"""Waiting for a signal or a time, whichever comes first, without a handler that could race."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Self
+
+
+__all__ = ["SignalClock"]
+
+_AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+
+class SignalClock:
+    """Blocks SIGTERM, SIGINT and SIGHUP, and hands them out between ticks."""
+
+    def __enter__(self) -> Self:
+        """Block the signals; threads started from here on inherit that."""
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let them through again."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def wait(self, deadline_ns: int) -> signal.Signals | None:
+        """Wait for a signal until a monotonic time; None at that time."""
+        left = max(0, deadline_ns - time.monotonic_ns())
+        found = signal.sigtimedwait(_AWAITED, left / 1e9)
+        return None if found is None else signal.Signals(found.si_signo)
+
+    @staticmethod
+    def now_ns() -> int:
+        """Return the monotonic time."""
+        return time.monotonic_ns()

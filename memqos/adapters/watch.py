@@ -1,0 +1,163 @@
+"""One cycle of the OOM handler on a live node: read, decide, and kill if that was asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+
+from attrs import define, evolve, field, frozen
+
+from memqos.adapters.files import read_file
+from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
+from memqos.adapters.oom_files import TREE_FILES, read_layout
+from memqos.errors import MachineError
+from memqos.oom.action import ActionRecord, trigger_context
+from memqos.oom.config import OOMConfig
+from memqos.oom.guards import Guards, guarded_candidates
+from memqos.oom.handler import Cycle, HandlerState, Outcome, run_cycle
+from memqos.oom.layout import Layout, Tree
+from memqos.oom.victim import MOUNT, Scored
+
+
+__all__ = ["Observation", "Watcher"]
+
+_TRIGGER_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max")
+# Values of cgroups that are gone are kept, as Talos does, until there are this many.
+_MOST_PREVIOUS = 20_000
+
+
+@frozen(kw_only=True)
+class Observation:
+    """One cycle, and what was done.
+
+    Attributes:
+        tree: what was read; with the candidates only when `Watcher.record` is set.
+        cycle: what the policy says.
+        action: what was done about it, None unless the trigger fired.
+        available_bytes: MemAvailable, None where it was not needed.
+    """
+
+    tree: Tree
+    cycle: Cycle
+    action: ActionRecord | None
+    available_bytes: int | None = None
+
+
+@define(kw_only=True)
+class Watcher:
+    """The handler's memory between cycles.
+
+    Attributes:
+        mount: the cgroup2 mount.
+        layout: which cgroups make up which class.
+        config: expressions, order, interval; may be replaced between cycles.
+        guards: what is held back.
+        kill: whether victims are really killed.
+        record: whether a sample reads the candidates too.
+        meminfo: path of the node's ``meminfo``.
+        before: called with a victim's path before it is killed.
+        after: called with its path and outcome afterwards.
+    """
+
+    mount: str
+    layout: Layout
+    config: OOMConfig
+    guards: Guards = field(factory=Guards)
+    kill: bool = False
+    record: bool = False
+    meminfo: str = "/proc/meminfo"
+    before: Callable[[str], None] | None = None
+    after: Callable[[str, str], None] | None = None
+    _state: HandlerState = field(factory=HandlerState, init=False)
+    _actions: int = field(default=0, init=False)
+
+    def observe(self) -> Observation:
+        """Run one cycle now."""
+        parts = self.layout.metrics
+        names: tuple[str, ...] = _TRIGGER_FILES
+        if self.record:
+            parts, names = (*parts, *self.layout.candidates), TREE_FILES
+        tree = read_layout(self.mount, parts, names)
+        cycle = run_cycle(
+            self.config,
+            self.layout,
+            self._state,
+            tree,
+            time.monotonic_ns(),
+            candidates=lambda: guarded_candidates(
+                read_layout(self.mount, self.layout.candidates, TREE_FILES),
+                self.layout,
+                self.guards,
+            ),
+        )
+        self._state = _pruned(cycle.state, tree)
+        if cycle.outcome is not Outcome.FIRE:
+            return Observation(tree=tree, cycle=cycle, action=None)
+        available = self._available()
+        action = self._act(cycle, available)
+        return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
+
+    def _act(self, cycle: Cycle, available: int | None) -> ActionRecord:
+        record = ActionRecord(
+            id=self._actions,
+            time=time.time(),
+            outcome="none",
+            trigger_context=trigger_context(cycle.values),
+        )
+        self._actions += 1
+        victim = cycle.selection.victim if cycle.selection else None
+        if victim is None:
+            return record
+        record = evolve(
+            record,
+            score=victim.score or 0.0,
+            path=victim.candidate.path,
+            oom_class=victim.candidate.oom_class,
+        )
+        floor = self.guards.available_bytes
+        if floor is not None and available is not None and available >= floor:
+            return evolve(record, outcome="held-back")
+        if not self.kill:
+            return evolve(record, outcome="dry-run")
+        report = self._kill(victim)
+        return evolve(
+            record,
+            outcome=str(report.outcome),
+            processes=tuple(command for _, command in report.processes),
+            error=report.error,
+        )
+
+    def _kill(self, victim: Scored) -> KillReport:
+        path = victim.candidate.path
+        relative = path.removeprefix(f"{MOUNT}/")
+        try:
+            target = identify_target(self.mount, relative, self.layout.protected)
+        except MachineError as error:
+            return KillReport(outcome=KillOutcome.REFUSED, error=str(error))
+        if self.before is not None:
+            self.before(path)
+        report = kill_cgroup(target)
+        if self.after is not None:
+            self.after(path, str(report.outcome))
+        return report
+
+    def _available(self) -> int | None:
+        try:
+            text = read_file(self.meminfo).decode("ascii", "replace")
+        except MachineError:
+            return None
+        match = re.search(r"^MemAvailable:\s+([0-9]{1,15}) kB$", text, re.MULTILINE)
+        return None if match is None else int(match[1]) * 1024
+
+
+def _pruned(state: HandlerState, tree: Tree) -> HandlerState:
+    if len(state.previous) <= _MOST_PREVIOUS:
+        return state
+    kept = {
+        key: value
+        for key, value in state.previous.items()
+        if os.path.dirname(key) in tree or not key.rpartition("/")[0]
+    }
+    return evolve(state, previous=kept)

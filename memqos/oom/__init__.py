@@ -1,0 +1,1 @@
+"""The OOM policy: expressions, triggers, victims."""

@@ -1,0 +1,118 @@
+"""An expression that was understood, and can be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from memqos.oom.expression.checker import Checker
+from memqos.oom.expression.codegen import compile_tree
+from memqos.oom.expression.environment import RANKING, TRIGGER, Environment
+from memqos.oom.expression.problems import Problem, Problems, SyntaxProblemError
+from memqos.oom.expression.syntax import parse
+from memqos.oom.expression.tree import Call, Node, variables
+from memqos.oom.expression.types import BOOL, DOUBLE, DURATION, TIMESTAMP, Type
+
+
+__all__ = ["Checked", "check", "check_ranking", "check_trigger"]
+
+
+@frozen(kw_only=True)
+class Checked:
+    """An expression with types, compiled.
+
+    Attributes:
+        text: as it was written.
+        environment: the names it may use.
+        result: the type of its value.
+        names: the variables it uses.
+        clauses: the operands of the outermost ``&&`` or ``||``, in order; the expression itself
+            when there is none. What they hold in turn is not split.
+        constant: its value when it depends on no variable, else None.
+        evaluate: from values by name to the value; raises EvaluationError.
+    """
+
+    text: str
+    environment: Environment = field(repr=False)
+    result: Type
+    names: frozenset[str]
+    clauses: tuple[Checked, ...] = field(repr=False)
+    constant: Any
+    evaluate: Callable[[Mapping[str, Any]], Any] = field(repr=False, eq=False)
+
+
+def check_trigger(text: str) -> Checked | Problems:
+    """Check an expression that says whether to act: exactly bool."""
+    return check(text, TRIGGER, BOOL)
+
+
+def check_ranking(text: str) -> Checked | Problems:
+    """Check an expression that gives a cgroup its score: exactly double."""
+    return check(text, RANKING, DOUBLE)
+
+
+def check(text: str, environment: Environment, result: Type | None) -> Checked | Problems:
+    """Check an expression against the names it may use and the type it must have.
+
+    Args:
+        text: the expression.
+        environment: the names it may use.
+        result: the exact type of its value, None for any.
+    """
+    try:
+        return _check(text, environment, result)
+    except SyntaxProblemError as error:
+        return Problems([_problem(text, error.message, error.offset)])
+    except RecursionError:
+        message = "expression nests too deeply to be checked here"
+        return Problems([Problem(message, 1, 1)])
+
+
+def _check(text: str, environment: Environment, result: Type | None) -> Checked | Problems:
+    root = parse(text)
+    checker = Checker(environment)
+    found = checker.run(root)
+    if checker.errors:
+        return Problems([_problem(text, *error) for error in checker.errors])
+    if result is not None and found != result:
+        message = f"expression output type is {_long(found)}, expected {_long(result)}"
+        return Problems([_problem(text, message, root.offset)])
+    return _checked(text, environment, root)
+
+
+def _problem(text: str, message: str, offset: int) -> Problem:
+    before = text[:offset]
+    return Problem(message, before.count("\n") + 1, offset - before.rfind("\n"))
+
+
+def _long(of: Type) -> Type:
+    """Name a type as cel-go names the type of a whole expression."""
+    kind = f"google.protobuf.{of.kind.capitalize()}" if of in (DURATION, TIMESTAMP) else of.kind
+    return evolve(of, kind=kind)
+
+
+def _checked(text: str, environment: Environment, root: Node) -> Checked:
+    whole = _compiled(text, environment, root)
+    if isinstance(root, Call) and root.function in ("_&&_", "_||_"):
+        operands = [_compiled(text, environment, operand) for operand in root.args]
+        return evolve(
+            whole,
+            clauses=tuple([evolve(operand, clauses=(operand,)) for operand in operands]),
+        )
+    return evolve(whole, clauses=(whole,))
+
+
+def _compiled(text: str, environment: Environment, root: Node) -> Checked:
+    names = frozenset(variables(root))
+    compiled = compile_tree(root, names)
+    return Checked(
+        text=text[slice(*root.span)],
+        environment=environment,
+        result=root.type,
+        names=names,
+        clauses=(),
+        constant=compiled.constant,
+        evaluate=compiled.evaluate,
+    )

@@ -1,0 +1,180 @@
+"""Killing a cgroup, on a directory that looks like one; the real kernel is in tests/guest."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memqos.adapters import kill
+from memqos.adapters.kill import KillOutcome, KillTarget, identify_target, kill_cgroup
+from memqos.errors import MachineError
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Return a process that may be killed."""
+    process = subprocess.Popen(["sleep", "60"])
+    # The kernel sets the command line up shortly after Popen has returned.
+    while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        time.sleep(0.01)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def cgroup(folder: Path, *pids: int, events: str = "populated 1\nfrozen 0\n") -> Path:
+    """Make a directory with the files of a cgroup without cgroup.kill, as before Linux 5.14."""
+    folder.mkdir(parents=True)
+    (folder / "cgroup.events").write_text(events)
+    (folder / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
+    (folder / "cgroup.freeze").write_text("0\n")
+    return folder
+
+
+def target(folder: Path) -> KillTarget:
+    """Return a target as it is now."""
+    return KillTarget(path=str(folder), inode=folder.stat().st_ino)
+
+
+class TestIdentify:
+    """What must never be killed is refused before anything is read."""
+
+    def test_a_victim(self, tmp_path: Path) -> None:
+        """A cgroup below the mount is taken with its inode."""
+        folder = cgroup(tmp_path / "kubepods/besteffort/podx")
+        found = identify_target(str(tmp_path), "kubepods/besteffort/podx", {"kubepods"})
+        assert found == KillTarget(path=str(folder), inode=folder.stat().st_ino)
+
+    @pytest.mark.parametrize("path", ["", "/", "..", "kubepods/..", "kubepods//podx", "./x"])
+    def test_paths_that_leave_the_mount(self, tmp_path: Path, path: str) -> None:
+        """The root itself and anything that is not plainly below it."""
+        with pytest.raises(MachineError, match="refused"):
+            identify_target(str(tmp_path), path, set())
+
+    def test_a_class(self, tmp_path: Path) -> None:
+        """A directory of victims is no victim."""
+        cgroup(tmp_path / "kubepods")
+        with pytest.raises(MachineError, match="a directory of cgroups"):
+            identify_target(str(tmp_path), "kubepods", {"kubepods"})
+
+    def test_a_link(self, tmp_path: Path) -> None:
+        """A link leads to a cgroup that was not chosen."""
+        cgroup(tmp_path / "system")
+        (tmp_path / "podx").symlink_to("system")
+        with pytest.raises(MachineError, match="leads elsewhere"):
+            identify_target(str(tmp_path), "podx", set())
+
+    @pytest.mark.parametrize("own", ["podx", "podx/memqos"])
+    def test_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
+        """Its own cgroup, and one above it."""
+        cgroup(tmp_path / "podx")
+        monkeypatch.setattr(kill, "_own_cgroup", lambda: own)
+        with pytest.raises(MachineError, match="memqos itself"):
+            identify_target(str(tmp_path), "podx", set())
+
+    def test_gone(self, tmp_path: Path) -> None:
+        """It went away after it was chosen."""
+        with pytest.raises(MachineError, match="No such file"):
+            identify_target(str(tmp_path), "podx", set())
+
+
+class TestKill:
+    """The kill tells what was really done."""
+
+    def test_by_signals(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """Without cgroup.kill, every process gets SIGKILL; here the list never empties."""
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+        report = kill_cgroup(target(folder))
+        assert sleeper.wait() == -signal.SIGKILL
+        assert report.method == "signals"
+        # The pid stays in a list that no kernel updates, which is what a stuck process looks like.
+        assert report.outcome is KillOutcome.FAILED
+        assert report.left == (sleeper.pid,)
+        assert (folder / "cgroup.freeze").read_text().startswith("0")
+
+    def test_empties(
+        self,
+        tmp_path: Path,
+        sleeper: subprocess.Popen[bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The command lines are those from before the kill."""
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+        send = signal.pidfd_send_signal
+
+        def send_and_empty(descriptor: int, number: int) -> None:
+            send(descriptor, number)
+            (folder / "cgroup.events").write_text("populated 0\n")
+
+        monkeypatch.setattr(signal, "pidfd_send_signal", send_and_empty)
+        report = kill_cgroup(target(folder))
+        assert report.outcome is KillOutcome.KILLED
+        assert report.processes == ((sleeper.pid, "sleep 60"),)
+        assert report.error is None
+
+    def test_partly(
+        self,
+        tmp_path: Path,
+        sleeper: subprocess.Popen[bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """One that stays is told, not walked past."""
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
+        other = subprocess.Popen(["sleep", "60"])
+        folder = cgroup(tmp_path / "podx", sleeper.pid, other.pid)
+        send = signal.pidfd_send_signal
+
+        def send_and_drop(descriptor: int, number: int) -> None:
+            send(descriptor, number)
+            (folder / "cgroup.procs").write_text(f"{other.pid}\n")
+
+        monkeypatch.setattr(signal, "pidfd_send_signal", send_and_drop)
+        try:
+            report = kill_cgroup(target(folder))
+        finally:
+            other.kill()
+            other.wait()
+        assert report.outcome is KillOutcome.PARTLY_KILLED
+        assert [pid for pid, _ in report.processes] == [sleeper.pid]
+        assert report.left == (other.pid,)
+        assert report.error == "1 processes are still there"
+
+    def test_another_cgroup(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """A directory that was made anew under the same name is another pod."""
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+        chosen = KillTarget(path=str(folder), inode=folder.stat().st_ino + 1)
+        assert kill_cgroup(chosen).outcome is KillOutcome.REFUSED
+        assert sleeper.poll() is None
+
+    def test_empty(self, tmp_path: Path) -> None:
+        """Nothing is sent to a cgroup without processes."""
+        report = kill_cgroup(target(cgroup(tmp_path / "podx", events="populated 0\n")))
+        assert (report.outcome, report.method) == (KillOutcome.EMPTY, "")
+
+    def test_gone(self, tmp_path: Path) -> None:
+        """It went away between choice and kill."""
+        report = kill_cgroup(KillTarget(path=str(tmp_path / "podx"), inode=1))
+        assert report.outcome is KillOutcome.REFUSED
+        assert report.error == "it is gone: No such file or directory"
+
+    def test_itself(self, tmp_path: Path) -> None:
+        """Processes move between cgroups: memqos may be in it by now."""
+        folder = cgroup(tmp_path / "podx", os.getpid())
+        assert kill_cgroup(target(folder)).outcome is KillOutcome.REFUSED
+
+    def test_kill_file(self, tmp_path: Path) -> None:
+        """cgroup.kill is written where it is there, and its failure is told."""
+        folder = cgroup(tmp_path / "podx")
+        (folder / "cgroup.kill").write_text("")
+        report = kill_cgroup(target(folder))
+        assert (folder / "cgroup.kill").read_text() == "1"
+        assert (report.outcome, report.method) == (KillOutcome.KILLED, "cgroup.kill")
+        (folder / "cgroup.kill").unlink()
+        (folder / "cgroup.kill").mkdir()
+        report = kill_cgroup(target(folder))
+        assert report.outcome is KillOutcome.FAILED
+        assert report.error == "failed to send SIGKILL: Is a directory"

@@ -1,0 +1,220 @@
+"""watch-oom, on a directory that looks like a cgroup tree; the real kernel is in tests/guest."""
+
+import json
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program import PROGRAM, memqos
+
+
+VICTIM = "kubepods/besteffort/pod1"
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Path:
+    """Return a tree with one best-effort pod and one that is limited."""
+    root = tmp_path / "cgroup"
+    for path, current, limit in ((VICTIM, "5", "max"), ("kubepods/burstable/pod2", "9", "10")):
+        folder = root / path
+        folder.mkdir(parents=True)
+        (folder / "memory.current").write_text(f"{current}\n")
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "cgroup.procs").write_text("")
+        (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    return root
+
+
+def config_file(folder: Path, trigger: str = "true", interval: str = "20ms") -> Path:
+    """Write an OOMConfig."""
+    path = folder / "oom.yaml"
+    fields = {"triggerExpression": trigger, "sampleInterval": interval}
+    path.write_text(json.dumps({"apiVersion": "v1alpha1", "kind": "OOMConfig", **fields}))
+    return path
+
+
+@contextmanager
+def watching(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the loop until the block ends."""
+    with subprocess.Popen(
+        [PROGRAM, "watch-oom", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], text: str, *, err: bool = False) -> str:
+    """Read lines until one has a text."""
+    stream = process.stderr if err else process.stdout
+    assert stream is not None
+    for line in stream:
+        if text in line:
+            return line
+    raise AssertionError(f"ended without {text!r}")
+
+
+def test_dry_run(mount: Path, tmp_path: Path) -> None:
+    """Nothing is killed unless asked; what would be is told everywhere."""
+    actions, metrics, recording = (tmp_path / name for name in ("a.jsonl", "m.prom", "r.jsonl"))
+    config = config_file(tmp_path, interval="2s")  # no tick is late on a busy machine
+    answer = memqos(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--config", config),
+        *("--actions", actions, "--textfile", metrics, "--record", recording),
+    )
+    assert (answer.code, answer.err) == (0, "")
+    line = f"trigger fired: would kill /sys/fs/cgroup/{VICTIM} (score 5)\n"
+    assert answer.out == line * 2
+    records = [json.loads(text) for text in actions.read_text().splitlines()]
+    assert [(r["id"], r["outcome"], r["class"]) for r in records] == [
+        ("0", "dry-run", "Besteffort"),
+        ("1", "dry-run", "Besteffort"),
+    ]
+    assert actions.stat().st_mode & 0o777 == 0o600
+    assert 'memqos_oom_actions_total{outcome="dry-run"} 2\n' in metrics.read_text()
+    replayed = memqos("replay-oom", recording, "--trigger", "true", "-o", "json")
+    assert replayed.json["summary"]["outcomes"] == {"fire": 2}
+
+
+def test_kill(mount: Path, tmp_path: Path) -> None:
+    """With --kill the cgroup's kill file is written, hooks run, and the action says so."""
+    kill_file = mount / VICTIM / "cgroup.kill"
+    kill_file.write_text("")
+    hook = tmp_path / "hook"
+    hook.write_text(f'#!/bin/sh\necho "$1 $MEMQOS_VICTIM $MEMQOS_OUTCOME" >> {tmp_path}/hooks\n')
+    hook.chmod(0o755)
+    actions = tmp_path / "a.jsonl"
+    answer = memqos(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--config", config_file(tmp_path)),
+        *("--kill", "--no-protect-self", "--actions", actions),
+        *("--before-kill", f"{hook} before", "--after-kill", f"{hook} after"),
+    )
+    assert answer.code == 0
+    assert kill_file.read_text() == "1"
+    assert answer.out.startswith(f"trigger fired: killed /sys/fs/cgroup/{VICTIM} (score 5)")
+    path = f"/sys/fs/cgroup/{VICTIM}"
+    hooks = (tmp_path / "hooks").read_text().splitlines()
+    assert hooks[:2] == [f"before {path} ", f"after {path} killed"]
+    assert json.loads(actions.read_text().splitlines()[0])["outcome"] == "killed"
+
+
+def test_hooks_that_fail(mount: Path, tmp_path: Path) -> None:
+    """A hook has a time limit, and no hook keeps the kill from happening."""
+    (mount / VICTIM / "cgroup.kill").write_text("")
+    answer = memqos(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--config", config_file(tmp_path)),
+        *("--kill", "--no-protect-self", "--hook-timeout", "50ms"),
+        *("--before-kill", "sleep 60", "--after-kill", "/nonexistent"),
+    )
+    assert answer.code == 0
+    assert "timed out" in answer.err
+    assert "/nonexistent" in answer.err
+    assert answer.out.startswith("trigger fired: killed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--protect-uid", "1"], "nobody is eligible"),
+        (["--unless-available", "1"], "held back from"),
+        (["--unless-available", "1Ei"], "would kill"),
+        (["--skip-unpopulated"], "would kill"),
+    ],
+)
+def test_guards(mount: Path, tmp_path: Path, arguments: list[str], expected: str) -> None:
+    """Each holds back what it says."""
+    config = config_file(tmp_path)
+    answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config, *arguments)
+    assert answer.code == 0
+    assert expected in answer.out
+
+
+def test_signals(mount: Path, tmp_path: Path) -> None:
+    """SIGHUP reads the configuration again, a bad one keeps the old; SIGTERM ends it."""
+    config = config_file(tmp_path)
+    with watching("--cgroup-root", mount, "--config", config) as process:
+        read_until(process, "would kill")
+        config_file(tmp_path, trigger="nonsense")
+        process.send_signal(signal.SIGHUP)
+        line = read_until(process, "stays as it was", err=True)
+        assert "undeclared reference to 'nonsense'" in line
+        read_until(process, "would kill")
+        config.unlink()
+        process.send_signal(signal.SIGHUP)
+        assert "No such file" in read_until(process, "stays as it was", err=True)
+        config_file(tmp_path, trigger="false")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "was read again", err=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_listen(mount: Path, tmp_path: Path) -> None:
+    """Metrics over HTTP, on loopback unless told otherwise."""
+    arguments = ("--cgroup-root", mount, "--config", config_file(tmp_path), "--listen", ":0")
+    with watching(*arguments) as process:
+        line = read_until(process, "serving metrics on 127.0.0.1:", err=True)
+        read_until(process, "would kill")
+        read_until(process, "would kill")
+        url = f"http://127.0.0.1:{line.rpartition(':')[2].strip()}/metrics"
+        with urllib.request.urlopen(url) as answer:
+            assert b"memqos_oom_cycles_total" in answer.read()
+
+
+def test_late_ticks_are_told(mount: Path, tmp_path: Path) -> None:
+    """Ticks that cannot be kept are dropped and counted."""
+    config = config_file(tmp_path, interval="1ns")
+    answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config)
+    assert answer.code == 0
+    assert "ticks were missed" in answer.err
+
+
+def test_collect_errors_are_told(mount: Path, tmp_path: Path) -> None:
+    """The cycle is skipped, the watch goes on."""
+    (mount / "system").mkdir()
+    (mount / "system/memory.pressure").write_text("some avg10=0.00\n")
+    config = config_file(tmp_path)
+    answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config)
+    assert answer.code == 0
+    assert answer.err.count("cannot populate PSI context") == 2
+
+
+def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None:
+    """What cannot be written is told."""
+    config = config_file(tmp_path)
+    arguments: list[Any] = ["watch-oom", "--cgroup-root", mount, "--once", "--config", config]
+    answer = memqos(*arguments, "--textfile", tmp_path / "gone/m.prom")
+    assert answer.code == 0
+    assert answer.err.count("cannot write") == 2
+    assert memqos(*arguments, "--record", tmp_path / "gone/r.jsonl").code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--listen", "8080"], 2),
+        (["--listen", "127.0.0.1:99999"], 2),
+        (["--listen", "256.0.0.1:0"], 3),
+        (["--record-size", "0"], 2),
+        (["--record-size", "big"], 2),
+        (["--hook-timeout", "5"], 2),
+        (["--cgroup-root", "/nonexistent"], 3),
+    ],
+)
+def test_wrong_usage(arguments: list[str], code: int) -> None:
+    """One line that says what is wrong."""
+    started = time.monotonic()
+    answer = memqos("watch-oom", "--once", *arguments)
+    assert answer.code == code
+    assert time.monotonic() - started < 30
