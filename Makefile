@@ -34,7 +34,7 @@ bench: $(STAMP) ## Run the benchmarks
 	@for script in benchmarks/[!_]*.py; do $(BIN)/python "$$script" || exit 1; done
 
 clean: ## Remove .venv, caches and build output
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov
+	rm -rf $(VENV) .cache build dist .coverage .coverage.* htmlcov
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -23,7 +23,7 @@ from memqos.adapters.self_protection import (
     notify,
     watchdog_seconds,
 )
-from memqos.adapters.signals import SignalClock
+from memqos.adapters.signals import SignalClock, unblock_signals
 from memqos.adapters.watch import Observation, Watcher
 from memqos.errors import MemqosError
 from memqos.oom.action import ActionRecord, append_record, record_line
@@ -289,6 +289,7 @@ def _run_hook(command: str | None, seconds: float, path: str, outcome: str) -> N
             env=environment,
             stdin=subprocess.DEVNULL,
             timeout=seconds,
+            preexec_fn=unblock_signals,  # one system call, no lock
         )
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         note(f"hook {command!r}: {error}")

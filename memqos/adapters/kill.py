@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import signal
 import time
 from collections.abc import Collection
@@ -25,6 +26,8 @@ _PROCESS_MRELEASE = 448
 _WAIT_SECONDS = 2.0
 _STEP_SECONDS = 0.02
 _LONGEST_COMMAND = 4096
+# Fewer than a process may have open by default; cgroup.kill needs one more.
+_MOST_HANDLES = 256
 
 
 class KillOutcome(StrEnum):
@@ -185,8 +188,11 @@ def _command(pid: int) -> str:
 
 
 def _pidfds(pids: list[int]) -> dict[int, int]:
+    """Open handles of the first processes, and leave descriptors for what follows."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_HANDLES if soft == resource.RLIM_INFINITY else min(_MOST_HANDLES, soft // 4)
     handles = {}
-    for pid in pids:
+    for pid in pids[:most]:
         try:
             handles[pid] = os.pidfd_open(pid)
         except OSError:
@@ -212,6 +218,9 @@ def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | N
     try:
         for _ in range(3):  # processes that were forked before the freeze took hold
             for pid in _pids(path):
+                if pid == 0:  # to kill(2), that is memqos itself and those around it
+                    failed = "some processes are in a PID namespace that memqos does not see"
+                    continue
                 try:
                     if pid in handles:
                         signal.pidfd_send_signal(handles[pid], signal.SIGKILL)

@@ -7,7 +7,7 @@ import time
 from typing import Self
 
 
-__all__ = ["SignalClock"]
+__all__ = ["SignalClock", "unblock_signals"]
 
 _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
@@ -34,3 +34,8 @@ class SignalClock:
     def now_ns() -> int:
         """Return the monotonic time."""
         return time.monotonic_ns()
+
+
+def unblock_signals() -> None:
+    """Let a program that is about to start be ended by the signals that `SignalClock` blocks."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)

@@ -1,6 +1,7 @@
 """Killing a cgroup, on a directory that looks like one; the real kernel is in tests/guest."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -178,3 +179,31 @@ class TestKill:
         report = kill_cgroup(target(folder))
         assert report.outcome is KillOutcome.FAILED
         assert report.error == "failed to send SIGKILL: Is a directory"
+
+    def test_more_processes_than_descriptors(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A fork bomb leaves descriptors for cgroup.kill and for what follows."""
+        beyond = 2**22  # the most that a pid can be
+        folder = cgroup(tmp_path / "podx", *range(beyond + 1, beyond + 2001))
+        (folder / "cgroup.kill").write_text("")
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0)
+        monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open(os.devnull, os.O_RDONLY))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+        try:
+            report = kill_cgroup(target(folder))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert (folder / "cgroup.kill").read_text() == "1"
+        assert len(report.left) == 2000
+
+    def test_another_pid_namespace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Processes that are not seen have pid 0, which to kill(2) is memqos' own group."""
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0)
+        sent: list[int] = []
+        monkeypatch.setattr(os, "kill", lambda pid, _number: sent.append(pid))
+        report = kill_cgroup(target(cgroup(tmp_path / "podx", 0, 0)))
+        assert sent == []
+        assert report.outcome is KillOutcome.FAILED
+        assert "PID namespace" in (report.error or "")

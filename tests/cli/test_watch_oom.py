@@ -109,6 +109,19 @@ def test_kill(mount: Path, tmp_path: Path) -> None:
     assert json.loads(actions.read_text().splitlines()[0])["outcome"] == "killed"
 
 
+def test_hooks_take_signals(mount: Path, tmp_path: Path) -> None:
+    """A hook does not inherit that signals wait for the next cycle."""
+    (mount / VICTIM / "cgroup.kill").write_text("")
+    copy = tmp_path / "status"
+    answer = memqos(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--config", config_file(tmp_path)),
+        *("--kill", "--no-protect-self", "--after-kill", f"cp /proc/self/status {copy}"),
+    )
+    assert answer.code == 0
+    blocked = int(copy.read_text().split("SigBlk:")[1].split()[0], 16)
+    assert not blocked & (1 << signal.SIGTERM - 1 | 1 << signal.SIGHUP - 1)
+
+
 def test_hooks_that_fail(mount: Path, tmp_path: Path) -> None:
     """A hook has a time limit, and no hook keeps the kill from happening."""
     (mount / VICTIM / "cgroup.kill").write_text("")

@@ -71,8 +71,8 @@ class Guest:
         cgroup_options: str = "memory_recursiveprot",
         files: Mapping[str, bytes] | None = None,
         scratch_mib: int = 0,
-        timeout: int = 180,
-        boot_timeout: int = 120,
+        timeout: int = 300,
+        boot_timeout: int = 300,
     ) -> GuestResult:
         """Boot, run a script as root, and power off.
 

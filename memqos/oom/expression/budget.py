@@ -12,7 +12,7 @@ from memqos.oom.expression.values import CelMap, Optional
 __all__ = ["BUDGET", "charge", "charge_length", "spend"]
 
 # A unit is about one operation.
-BUDGET: Final = 100_000
+BUDGET: Final = 50_000
 
 
 def exhausted() -> NoReturn:
@@ -33,7 +33,7 @@ def charge(budget: list[int], *values: Any) -> None:
     units = 0
     while left and units <= budget[0]:
         for value in left.pop():
-            units += 1
+            units += 2
             match value:
                 case str() | bytes():
                     units += len(value) // 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memqos.oom.expression import budget, containers, library, numbers, optionals, text
 from memqos.oom.expression.pieces import UNSURE, Piece
@@ -106,10 +106,19 @@ def compile_tree(root: Node, names: frozenset[str]) -> Compiled:
         known = piece.constant
         return Compiled(lambda _values: unbox(known), unbox(known), "")
     if not writer.assumes:
-        return _build(writer, root, piece, {"translate": _translator(names)})
+        compiled = _build(writer, root, piece, {"translate": _translator(names)})
+        return compiled if names else _tried(compiled)
     careful = Writer(quick=False)
     slow = _build(careful, root, careful.emit(root), {"translate": _translator(names)})
     return _build(writer, root, piece, {"slow": slow.evaluate, "translate": _translator(names)})
+
+
+def _tried(compiled: Compiled) -> Compiled:
+    """Evaluate what depends on no variable, once; it may still fail."""
+    try:
+        return evolve(compiled, constant=compiled.evaluate({}))
+    except EvaluationError:
+        return compiled
 
 
 def _build(writer: Writer, root: Node, piece: Piece, names: Mapping[str, Any]) -> Compiled:
