@@ -291,8 +291,9 @@ class TestReplayOOM:
             (b"\xff\xfe\n", "line 1"),
             (b"[" * 100_000, "line 1"),
             (b"\x1f\x8bgarbage", "read"),
-            (gzip.compress(b'{"t": 0, "tree": {}}\n' * 1000)[:-20], "read"),
+            (gzip.compress(b'{"t": 0, "tree": {}}\n' * 1000, mtime=0)[:-20], "read"),
         ],
+        ids=["empty", "no fields", "cut off", "binary", "deep", "no gzip", "gzip cut off"],
     )
     def test_broken_recordings(self, tmp_path: Path, data: bytes, place: str) -> None:
         """One line, and no answer."""
