@@ -52,6 +52,7 @@ _HELPERS: tuple[Callable[..., Any], ...] = (
     numbers.uint_overflow,
     optionals.no_value,
     optionals.optional_of,
+    text.matches,
     text.search,
     unbox,
 )
@@ -108,9 +109,22 @@ def compile_tree(root: Node, names: frozenset[str]) -> Compiled:
     if not writer.assumes:
         compiled = _build(writer, root, piece, {"translate": _translator(names)})
         return compiled if names else _tried(compiled)
-    careful = Writer(quick=False)
-    slow = _build(careful, root, careful.emit(root), {"translate": _translator(names)})
-    return _build(writer, root, piece, {"slow": slow.evaluate, "translate": _translator(names)})
+    slow = _carefully(root, names)
+    return _build(writer, root, piece, {"slow": slow, "translate": _translator(names)})
+
+
+def _carefully(root: Node, names: frozenset[str]) -> Evaluate:
+    """Compile without assumptions, when that is needed for the first time."""
+    made: list[Evaluate] = []
+
+    def evaluate(values: Mapping[str, Any]) -> Any:
+        if not made:
+            writer = Writer(quick=False)
+            known = {"translate": _translator(names)}
+            made.append(_build(writer, root, writer.emit(root), known).evaluate)
+        return made[0](values)
+
+    return evaluate
 
 
 def _tried(compiled: Compiled) -> Compiled:
@@ -171,7 +185,7 @@ def _translator(names: frozenset[str]) -> Callable[[BaseException, Mapping[str, 
         if missing:
             return EvaluationError(f"no such attribute(s): {', '.join(missing)}")
         if isinstance(error, KeyError):
-            return EvaluationError(f"no such key: {error.args[0]}")
+            return EvaluationError(f"no such key: {containers.key_text(error.args[0])}")
         if isinstance(error, RecursionError):
             return EvaluationError("expression nests too deeply to be evaluated here")
         return EvaluationError("no such overload")

@@ -15,6 +15,7 @@ __all__ = [
     "given",
     "index",
     "items_of",
+    "key_text",
     "make_list",
     "make_map",
     "optional_index",
@@ -51,10 +52,11 @@ def _missing(value: Any, key: Any) -> NoReturn:
     if type(value) is list:
         raise EvaluationError(f"index out of bounds: {_position(key)}")
     shown = key if isinstance(key, str | int | float) else kind_of(key)
-    raise EvaluationError(f"no such key: {_go_text(shown)}")
+    raise EvaluationError(f"no such key: {key_text(shown)}")
 
 
-def _go_text(value: Any) -> str:
+def key_text(value: Any) -> str:
+    """Print a key as Go does."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return numbers.double_text(value) if isinstance(value, float) else str(value)

@@ -98,7 +98,6 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "contains": text.contains,
         "endsWith": text.ends_with,
         "startsWith": text.starts_with,
-        "matches": text.matches,
         **{
             name: _time_part(name)
             for name in (

@@ -37,6 +37,8 @@ SCALAR_FUNCTIONS = {
     ("string", "double"): "double_text",
 }
 _NEVER_FAILS = frozenset({"divide", "double_text"})
+# More patterns than these are compiled when they are needed, and paid for.
+_MAX_PATTERNS = 8
 
 
 class Scalars(Source):
@@ -59,7 +61,7 @@ class Scalars(Source):
         kinds = {part.of.kind for part in parts}
         kind = parts[0].of.kind
         codes = [part.code for part in parts]
-        if self._locals and kinds & {"string", "bytes"}:
+        if self._locals and kinds & {"string", "bytes"} and name != "matches":
             return None
         if name in _COMPARISONS and len(kinds) == 1:
             return self._scalar(f"({codes[0]} {_COMPARISONS[name]} {codes[1]})", of, parts)
@@ -98,11 +100,16 @@ class Scalars(Source):
                 return None
 
     def _matches(self, of: Type, parts: list[Piece]) -> Piece | None:
+        if self.patterns == _MAX_PATTERNS:
+            return None
         try:
             pattern = text.pattern_of(parts[1].constant)
         except EvaluationError:
             return None
-        return self._scalar(f"search({self.keep(pattern)}, {parts[0].code})", of, parts)
+        self.patterns += 1
+        self.budgeted = True
+        code = f"search(b, {self.keep(pattern)}, {parts[0].code})"
+        return self._scalar(code, of, parts, fails=True)
 
     def _scalar(self, code: str, of: Type, parts: list[Piece], *, fails: bool = False) -> Piece:
         fails = fails or any(part.fails for part in parts)

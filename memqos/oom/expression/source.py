@@ -29,7 +29,8 @@ class Source:
         assumes: `quick` made a difference.
         functions: the functions beside the outermost one.
         constants: the values that the code refers to, by name.
-        budgeted: there are loops.
+        budgeted: there are loops or patterns.
+        patterns: the number of patterns that are compiled beforehand.
     """
 
     def __init__(self, *, quick: bool) -> None:
@@ -38,6 +39,7 @@ class Source:
         self.functions: list[str] = []
         self.constants: dict[str, Any] = {}
         self.budgeted = False
+        self.patterns = 0
         # The variables of loops: names in the code, and what they hold.
         self._locals: dict[str, tuple[str, Piece]] = {}
         self._temporaries = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from memqos.oom.expression.budget import spend
 from memqos.oom.expression.problems import EvaluationError
 from memqos.oom.expression.values import require
 
@@ -11,6 +12,12 @@ from memqos.oom.expression.values import require
 __all__ = ["Pattern", "contains", "ends_with", "matches", "pattern_of", "search", "starts_with"]
 
 Pattern: TypeAlias = Any
+
+# Memory of a compiled pattern, which bounds the time to compile it too.
+_MEMORY: Final = 1 << 17
+_UNITS_OF_PATTERN: Final = 2000
+# At worst, RE2 looks at each part of the pattern for each character.
+_STEPS_PER_UNIT: Final = 40
 
 
 def contains(text: Any, part: Any) -> bool:
@@ -37,7 +44,7 @@ def pattern_of(text: str) -> Pattern:
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = 1 << 20
+    options.max_mem = _MEMORY
     try:
         return re2.compile(text, options=options)
     except (re2.error, UnicodeEncodeError) as error:
@@ -47,15 +54,17 @@ def pattern_of(text: str) -> Pattern:
         raise EvaluationError(f"error parsing regexp: {cause}") from None
 
 
-def search(pattern: Pattern, text: str) -> bool:
+def search(budget: list[int], pattern: Pattern, text: str) -> bool:
     """Look for a pattern anywhere in a text."""
+    spend(budget, 1 + pattern.programsize * len(text) // _STEPS_PER_UNIT)
     try:
         return pattern.search(text) is not None
     except UnicodeEncodeError:
         return pattern.search(text.encode("utf-8", "replace").decode()) is not None
 
 
-def matches(text: Any, pattern: Any) -> bool:
-    """``text.matches(pattern)``."""
+def matches(budget: list[int], text: Any, pattern: Any) -> bool:
+    """``text.matches(pattern)``, with a pattern that is not known beforehand."""
     require(str, text, pattern)
-    return search(pattern_of(pattern), text)
+    spend(budget, _UNITS_OF_PATTERN)
+    return search(budget, pattern_of(pattern), text)

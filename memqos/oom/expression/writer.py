@@ -101,12 +101,19 @@ class Writer(Loops):
         parts = [self.emit(arg) for arg in arguments]
         if name in ("or", "orValue"):
             return self._alternative(name, node.type, parts)
+        if name == "matches":
+            return self._scalar_call(name, node.type, parts) or self._match(node.type, parts)
         piece = self._scalar_call(name, node.type, parts) or self._library_call(
             name, node.type, parts
         )
         if name == "dyn":
             piece = evolve(piece, sure=False)
         return self._folded(library.FUNCTIONS[name], parts, piece)
+
+    def _match(self, of: Type, parts: list[Piece]) -> Piece:
+        self.budgeted = True
+        code = f"matches(b, {', '.join(self._boxed(part) for part in parts)})"
+        return self._made(code, of, parts, sure=True, fails=True)
 
     def _library_call(self, name: str, of: Type, parts: list[Piece]) -> Piece:
         values = [self._boxed(part) for part in parts]

@@ -1,17 +1,24 @@
 """Checked expressions: names, clauses, constants, evaluation."""
 
 import math
+from types import MappingProxyType
 
 import pytest
 
 from memqos.oom.expression import (
+    INT,
     RANKING,
+    TRIGGER,
+    UINT,
     Checked,
+    Environment,
     EvaluationError,
     check,
     check_ranking,
     check_trigger,
+    optional_of,
 )
+from memqos.oom.expression.types import DYN, TIMESTAMP, list_of
 from tests.support.expressions import ENVIRONMENT, VALUES
 
 
@@ -316,11 +323,101 @@ def test_loops_stop_when_their_budget_is_spent(text: str) -> None:
         any_of(text).evaluate(VALUES[1])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s.matches('(x{9}){9}(x{9}){9}(x{9}){9}y')",
+        " || ".join(["s.matches('(.*x){9}y')"] * 20),
+        "[1, 2, 3, 4, 5].all(a, [1, 2, 3, 4, 5].all(b, [1, 2, 3].all(c, !s.matches('(x+)+y'))))",
+        "[1, 2, 3, 4, 5].all(a, [1, 2, 3, 4, 5].all(b, !s.matches(string(a) + string(b))))",
+    ],
+)
+def test_patterns_stop_when_their_budget_is_spent(text: str) -> None:
+    """A pattern costs what it may have to look at, and one made in a loop also its making."""
+    with pytest.raises(EvaluationError, match=r"^iteration budget exceeded$"):
+        any_of(text).evaluate({"s": "x" * 20_000})
+
+
+def test_a_pattern_that_is_too_large_fails() -> None:
+    """RE2 is given little memory."""
+    with pytest.raises(EvaluationError, match=r"^error parsing regexp: pattern too large"):
+        any_of("s.matches('" + "(a{30}){30}" * 20 + "')").evaluate({"s": "x"})
+
+
 def test_an_evaluation_starts_with_a_full_budget() -> None:
     """One does not spend what the next one needs."""
     checked = any_of("[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(c, a + c < 100))")
 
     assert all(checked.evaluate({}) for _ in range(200))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("multiply_qos_vectors({'a': 2.0, 'b': 1.0}, {'a': 3.0})", 6.0),
+        ("multiply_qos_vectors({'a': 2.0}, {1: 3.0})", 0.0),
+        ("multiply_qos_vectors({1: 2.0}, {dyn(1): 3.0, dyn('a'): 1.0})", 6.0),
+        ("multiply_qos_vectors({1: dyn(2.0), 0: dyn(1.0)}, {1: 3.0, 0: 0.5})", 6.5),
+        ("[3.0].map(w, multiply_qos_vectors(qos_memory_full_avg10, {System: w}))[0]", 12.0),
+        ("multiply_qos_vectors(qos_memory_full_avg10, {System: memory_full_avg10})", 2.0),
+    ],
+)
+def test_vectors_multiply_by_equal_keys(text: str, expected: float) -> None:
+    """Keys may be of any type; those of one side only count nothing."""
+    checked = check(text, TRIGGER, None)
+    assert isinstance(checked, Checked), checked
+
+    values = {"qos_memory_full_avg10": {4: 4.0}, "memory_full_avg10": 0.5}
+    assert checked.evaluate(values) == expected
+
+
+def test_a_vector_of_something_else_fails() -> None:
+    """A dyn value passes the checker, and is looked at when it is multiplied."""
+    checked = check("multiply_qos_vectors({1: dyn(2)}, {1: 3.0})", TRIGGER, None)
+    assert isinstance(checked, Checked)
+
+    with pytest.raises(EvaluationError, match=r"^internal error"):
+        checked.evaluate({})
+
+
+OWN = Environment(
+    variables=MappingProxyType(
+        {
+            "anything": DYN,
+            "sizes": list_of(UINT),
+            "maybe": optional_of(list_of(INT)),
+            "at": TIMESTAMP,
+        }
+    ),
+    constants=MappingProxyType({}),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("anything.a[1] + 1", 3),
+        ("anything.b.all(w, w == true)", True),
+        ("sizes[0] + 1u", 6),
+        ("sizes.exists(w, w == 5u) && type(sizes[0]) == uint", True),
+        ("maybe.hasValue() || maybe.orValue([7])[0] != 7", False),
+        ("at > timestamp(0) && at.getSeconds() == 5", True),
+        ("at", 5 * 10**9),
+        ("anything", {"a": [1, 2], "b": []}),
+        ("{true: 1}[sizes.size() > 4]", None),
+    ],
+)
+def test_variables_may_be_of_any_type(text: str, expected: object) -> None:
+    """Lists, nested optionals, moments, and values whose type is not known; None fails."""
+    checked = check(text, OWN, None)
+    assert isinstance(checked, Checked), checked
+    values = {"anything": {"a": (1, 2), "b": []}, "sizes": [5], "maybe": None, "at": 5 * 10**9}
+    if expected is None:
+        with pytest.raises(EvaluationError, match=r"^no such key: false$"):
+            checked.evaluate(values)
+        return
+
+    assert checked.evaluate(values) == expected
 
 
 def test_environments_may_be_of_ones_own() -> None:

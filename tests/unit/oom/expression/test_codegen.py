@@ -33,7 +33,7 @@ WRITTEN = frozenset(
         *("as_bool", "as_optional", "box", "charge", "charge_length", "dict", "divide", "dot"),
         *("double_from_text", "double_text", "float", "given", "index", "int", "int_divide"),
         *("int_from_double", "int_from_text", "int_from_uint", "int_modulo", "int_overflow"),
-        *("items_of", "len", "make_map", "no_value", "optional_index", "optional_of"),
+        *("items_of", "len", "make_map", "matches", "no_value", "optional_index", "optional_of"),
         *("present_field", "search", "spend", "uint_divide", "uint_from_double"),
         *("uint_from_int", "uint_from_text", "uint_modulo", "uint_overflow", "unbox"),
     }
