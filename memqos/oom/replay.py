@@ -170,7 +170,8 @@ def _repeated_fires(fires: Sequence[Step]) -> Iterator[str]:
 
 
 def _silence(steps: Sequence[Step], fires: Sequence[Step]) -> Iterator[str]:
-    shares = [_share_available(step) for step in steps]
+    judged = [step for step in steps if step.cycle.outcome is Outcome.NO_FIRE]
+    shares = [_share_available(step) for step in judged]
     starved = sum(share is not None and share < _STARVED_SHARE for share in shares)
     if starved and not fires:
         yield (

@@ -93,6 +93,12 @@ def test_a_node_that_thrashes_in_silence() -> None:
     assert summarize(run("quiet")).notes == ()
 
 
+def test_cycles_that_fail_are_not_silence() -> None:
+    """A trigger that could not be evaluated says nothing about the kernel."""
+    failing = "1 / int(memory_full_avg300 * 0.0) > 0"
+    assert summarize(run("mglru-silent", trigger=failing)).notes == ()
+
+
 def test_follow_kills() -> None:
     """A victim is not there any more."""
     always = "memory_full_avg10 >= 0.0"
