@@ -8,6 +8,8 @@ import click
 from attrs import evolve
 
 from memqos.adapters.cgroup_tree import (
+    AUDIT_FILES,
+    EVENT_FILES,
     CgroupFiles,
     Mount,
     read_mglru,
@@ -40,7 +42,6 @@ from memqos.memory_qos.tree import (
 )
 from memqos.pods import Pod
 from memqos_cli.cgroup_options import (
-    EVENT_FILES,
     Part,
     is_below,
     part_options,
@@ -63,16 +64,6 @@ from memqos_cli.output.terminal import note, write
 
 __all__ = ["command"]
 
-_FILES = (
-    "memory.current",
-    "memory.min",
-    "memory.low",
-    "memory.high",
-    "memory.max",
-    "memory.swap.max",
-    "memory.oom.group",
-    "memory.pressure",
-)
 _SEVERITIES = [str(severity) for severity in Severity]
 _FILE = click.Path(readable=False, allow_dash=True)
 
@@ -155,7 +146,7 @@ def command(
     if recursive is None:
         recursive = mount.recursive
     is_v2 = mount.version != 1
-    files = _FILES if before is None else {*_FILES, *EVENT_FILES}
+    files = AUDIT_FILES if before is None else {*AUDIT_FILES, *EVENT_FILES}
     tree = list(_read(host, cgroup_root, mount, files)) if is_v2 else []
     identities = identify(cgroup.path for cgroup in tree)
     names, known = part.names(host, cgroup_root)

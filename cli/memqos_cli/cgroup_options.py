@@ -28,7 +28,6 @@ from memqos_cli.output.terminal import note
 
 
 __all__ = [
-    "EVENT_FILES",
     "Part",
     "check_v2",
     "is_below",
@@ -41,7 +40,6 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-EVENT_FILES = ("memory.current", "memory.events", "memory.events.local", "memory.pressure")
 _SIZES = (
     "memory.current",
     "memory.min",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from memqos.adapters.cgroup_tree import CgroupFiles, read_mount, read_tree
+from memqos.adapters.cgroup_tree import PROTECTION_FILES, CgroupFiles, read_mount, read_tree
 from memqos.adapters.host import Host
 from memqos.errors import InputError
 from memqos.memory_qos.protection import CgroupMemory, effective_protection
@@ -26,9 +26,7 @@ from memqos_cli.output.protection_tree import protection_fields, render_tree
 from memqos_cli.output.terminal import note, write
 
 
-__all__ = ["FILES", "command", "memory_of"]
-
-FILES = ("memory.current", "memory.min", "memory.low")
+__all__ = ["command", "memory_of"]
 
 
 @click.command()
@@ -87,7 +85,7 @@ def command(
     if cgroup_root is None:
         host.check()
     check_v2(host, cgroup_root)
-    tree = list(read_tree(host, FILES, root=cgroup_root))
+    tree = list(read_tree(host, PROTECTION_FILES, root=cgroup_root))
     identities = identify(cgroup.path for cgroup in tree)
     names, _ = part.names(host, cgroup_root)
     tops = part.tops(host, identities, names)

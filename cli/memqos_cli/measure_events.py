@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 
-from memqos.adapters.cgroup_tree import read_mount, read_tree
+from memqos.adapters.cgroup_tree import EVENT_FILES, read_mount, read_tree
 from memqos.adapters.host import Host
 from memqos.duration import parse_duration
 from memqos.errors import InputError
 from memqos.memory_qos.events import EventDelta, Reading, event_delta
 from memqos.memory_qos.tree import NO_NAMES, Identity, PodNames, identify
 from memqos_cli.cgroup_options import (
-    EVENT_FILES,
     Part,
     check_v2,
     part_options,

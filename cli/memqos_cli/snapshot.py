@@ -19,22 +19,28 @@ __all__ = ["command"]
 @click.command()
 @click.argument("target", metavar="FILE.tar|DIR")
 @root_option
+@click.option(
+    "--cgroups/--no-cgroups",
+    default=True,
+    help="Leave the cgroup tree out: report-drift needs none, and reads thousands faster.",
+)
 @output_option()
 @debug_option
-def command(target: str, host: Host, output: str) -> None:
+def command(target: str, host: Host, cgroups: bool, output: str) -> None:
     """Save exactly the files that the commands read, to run them elsewhere with --root.
 
     FILE.tar, FILE.tar.gz or FILE.tgz is written as an archive, "-" is an archive on standard
     output, any other name is a new directory. No process command lines, no environment; of the
-    kubelet configuration only the fields that memqos reads.
+    kubelet configuration only the fields that memqos reads, of the pods' logs only the names.
 
     \b
     Examples:
       memqos snapshot node-1.tar
       memqos validate-checkpoint --root node-1.tar
+      memqos audit-cgroups --root node-1.tar
     """
     host.check()
-    snapshot = take_snapshot(host)
+    snapshot = take_snapshot(host, cgroups=cgroups)
     if not snapshot.files:
         raise MachineError(host.root, f"there is nothing to save: {snapshot.missing[0]}")
     for text in snapshot.missing:

@@ -9,7 +9,10 @@ import lzma
 import os
 import tarfile
 import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from typing import NamedTuple, Protocol, TypeAlias
 
 from memqos.adapters.files import MAX_INPUT_BYTES, machine_error
@@ -19,7 +22,6 @@ from memqos.errors import MachineError
 
 __all__ = ["Archive"]
 
-_MAX_MEMBERS = 100_000
 _MAX_BYTES = 512 * 1024 * 1024  # of the archive, unpacked
 _MAX_HELD = 128 * 1024 * 1024  # of what is kept of it
 _HELD_PER_ENTRY = 200
@@ -122,12 +124,8 @@ class Archive(Host):
             raise MachineError(root, problem) from None
 
     def _read(self, tar: tarfile.TarFile) -> None:
-        count = 0
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # or it keeps them all
-            count += 1
-            if count > _MAX_MEMBERS:
-                raise _TooLargeError
             if member.size < 0:
                 raise ValueError("a negative size")
             name = _inside(member.name)
@@ -148,8 +146,8 @@ class Archive(Host):
 
     def _add(self, name: str, entry: _Entry) -> None:
         """Add an entry and the directories that lead to it; the last of a name counts."""
+        self._hold(name, len(entry) if isinstance(entry, bytes) else 0)
         if name:
-            self._hold(name, len(entry) if isinstance(entry, bytes) else 0)
             self._entries[name] = entry
         parent = name.rpartition("/")[0]
         while parent not in self._entries:
@@ -190,9 +188,16 @@ class Archive(Host):
         if self._find(path) is not None:
             raise self._error(path, errno.ENOTDIR)
         name = self._follow(path)
-        prefix = f"{name}/" if name else ""
-        inside = (entry[len(prefix) :] for entry in self._entries if entry.startswith(prefix))
-        return sorted(name for name in inside if name and "/" not in name)
+        return sorted(self._names.get(name, ()))
+
+    @cached_property
+    def _names(self) -> Mapping[str, Sequence[str]]:
+        """The names in each directory: many commands never ask."""
+        found = defaultdict(list)
+        for entry in filter(None, self._entries):
+            directory, _, name = entry.rpartition("/")
+            found[directory].append(name)
+        return found
 
     def exists(self, path: str) -> bool:
         """Tell whether the archive has a file or directory at a path."""

@@ -16,7 +16,15 @@ from memqos.memory_qos.tree import PodNames, names_of_logs
 
 
 __all__ = [
+    "AUDIT_FILES",
+    "CGROUP_MARKERS",
     "CGROUP_MOUNT",
+    "EVENT_FILES",
+    "LOG_DIRECTORIES",
+    "MOUNT_TABLES",
+    "OOM_FILES",
+    "PROTECTION_FILES",
+    "TREE_FILES",
     "CgroupFiles",
     "Mount",
     "cgroup_of",
@@ -28,10 +36,33 @@ __all__ = [
 ]
 
 CGROUP_MOUNT = "sys/fs/cgroup"
+#: By these files a tree is told from a directory, and its version.
+CGROUP_MARKERS = ("cgroup.controllers", "memory/cgroup.procs", "unified/cgroup.controllers")
+#: Process 1 sees the host's mounts, if it may be seen.
+MOUNT_TABLES = ("proc/1/mounts", "proc/mounts")
+#: Of pods and of containers, named after them.
+LOG_DIRECTORIES = ("var/log/pods", "var/log/containers")
+
+#: What a cgroup's protection is computed from.
+PROTECTION_FILES = ("memory.current", "memory.min", "memory.low")
+#: What an audit compares and judges.
+AUDIT_FILES = (
+    *PROTECTION_FILES,
+    "memory.high",
+    "memory.max",
+    "memory.swap.max",
+    "memory.oom.group",
+    "memory.pressure",
+)
+#: What changes under load.
+EVENT_FILES = ("memory.current", "memory.events", "memory.events.local", "memory.pressure")
+#: What the OOM policy works on.
+OOM_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max", "cgroup.events")
+#: All that any command reads of a cgroup.
+TREE_FILES = frozenset({*AUDIT_FILES, *EVENT_FILES, *OOM_FILES})
+
 _LARGEST = 256 * 1024
 _CHUNK = 16 * 1024  # more than nearly all files; much larger buffers cost more than the read
-_POD_LOGS = "var/log/pods"
-_CONTAINER_LOGS = "var/log/containers"
 _MEMINFO = "proc/meminfo"
 _LRU_GEN = "sys/kernel/mm/lru_gen/enabled"
 
@@ -198,8 +229,7 @@ def read_mount(host: Host, *, root: str | None = None) -> Mount:
 
 
 def _mounts(host: Host) -> list[str]:
-    """Read the mount table: that of process 1, which sees the host's mounts, if it may be seen."""
-    for table in ("proc/1/mounts", "proc/mounts"):
+    for table in MOUNT_TABLES:
         try:
             return host.read_text(table).splitlines()
         except MachineError:
@@ -213,7 +243,7 @@ def read_log_names(host: Host) -> PodNames:
     kubelet calls them ``NAMESPACE_NAME_UID``, and the links to a container's log
     ``POD_NAMESPACE_CONTAINER-ID.log``; nothing in them is read.
     """
-    return names_of_logs(*(_list(host, folder) for folder in (_POD_LOGS, _CONTAINER_LOGS)))
+    return names_of_logs(*(_list(host, folder) for folder in LOG_DIRECTORIES))
 
 
 def _list(host: Host, folder: str) -> list[str]:

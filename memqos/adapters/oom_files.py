@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, cast
 
-from memqos.adapters.cgroup_tree import read_tree
+from memqos.adapters.cgroup_tree import OOM_FILES, read_tree
 from memqos.adapters.documents import read_documents
 from memqos.adapters.files import machine_error, open_file, read_input
 from memqos.adapters.host import Host
@@ -22,7 +22,6 @@ from memqos.oom.replay import Sample, parse_sample
 
 
 __all__ = [
-    "TREE_FILES",
     "list_tops",
     "read_layout",
     "read_oom_documents",
@@ -30,7 +29,6 @@ __all__ = [
     "read_recording",
 ]
 
-TREE_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max", "cgroup.events")
 _LARGEST_FILE = 64 * 1024
 _LONGEST_LINE = 64 * 1024 * 1024
 
@@ -48,7 +46,7 @@ def read_oom_documents(name: str | None) -> list[object]:
 
 
 def read_oom_tree(
-    host: Host, *, root: str | None = None, names: Collection[str] = TREE_FILES
+    host: Host, *, root: str | None = None, names: Collection[str] = OOM_FILES
 ) -> Tree:
     """Read a cgroup tree as the policy takes it; ``""`` is the root.
 

@@ -1,7 +1,8 @@
 """Saving the files that the commands read, so that they can run elsewhere.
 
 Nothing else is saved: what belongs to a snapshot is found out by running the commands' own
-readers. Of the kubelet configuration only the fields that memqos reads are kept.
+readers. Of the kubelet configuration only the fields that memqos reads are kept, of the mount
+table the cgroup mounts, of the pods' logs the names.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ import os
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from attrs import define, field
 
+from memqos.adapters.cgroup_tree import (
+    CGROUP_MARKERS,
+    CGROUP_MOUNT,
+    LOG_DIRECTORIES,
+    MOUNT_TABLES,
+    TREE_FILES,
+    read_mglru,
+    read_mount,
+    read_swap,
+    read_tree,
+)
 from memqos.adapters.documents import read_documents
 from memqos.adapters.files import MAX_INPUT_BYTES, machine_error, write_atomically
 from memqos.adapters.host import Host
@@ -25,6 +38,7 @@ from memqos.adapters.node import (
     KUBELET_CONFIG,
     read_checkpoint,
     read_image,
+    read_kernel,
     read_machine,
 )
 from memqos.errors import InputError, MachineError, MemqosError
@@ -78,8 +92,13 @@ class _Recorder(Host):
         return found
 
 
-def take_snapshot(host: Host) -> Snapshot:
-    """Read everything that the commands read, as far as it is there."""
+def take_snapshot(host: Host, *, cgroups: bool = True) -> Snapshot:
+    """Read everything that the commands read, as far as it is there.
+
+    Args:
+        host: the node.
+        cgroups: whether to read the cgroup tree and what belongs to it.
+    """
     snapshot = Snapshot()
     recorder = _Recorder(host, snapshot)
     readers: tuple[Callable[[Host], object], ...] = (read_machine, read_image)
@@ -105,7 +124,48 @@ def take_snapshot(host: Host) -> Snapshot:
         snapshot.missing.append(str(error))
         if _is_there(host, KUBELET_CONFIG):
             snapshot.directories.add(KUBELET_CONFIG)
+    if cgroups:
+        for read in (read_kernel, read_mglru, read_swap):  # None is an answer
+            read(recorder)
+        _add_cgroups(host, snapshot)
     return snapshot
+
+
+def _add_cgroups(host: Host, snapshot: Snapshot) -> None:
+    for table in MOUNT_TABLES:
+        with suppress(MachineError):
+            # Of other mounts even the options are nobody's business.
+            lines = host.read(table).splitlines(keepends=True)
+            snapshot.files[table] = b"".join(line for line in lines if _is_cgroup(line))
+            break
+    for name in CGROUP_MARKERS:
+        if host.exists(f"{CGROUP_MOUNT}/{name}"):
+            snapshot.files[f"{CGROUP_MOUNT}/{name}"] = b""  # that it is there is all
+    version = read_mount(host).version
+    if version is None:
+        place = host.display(CGROUP_MOUNT)
+        snapshot.missing.append(f"{place}: no cgroup2 mount and no cgroup tree")
+    if version == 2:
+        try:
+            _add_tree(host, snapshot)
+        except MachineError as error:
+            snapshot.missing.append(str(error))
+    for folder in LOG_DIRECTORIES:
+        with suppress(MachineError):
+            snapshot.directories |= {f"{folder}/{name}" for name in host.list(folder)}
+
+
+def _is_cgroup(line: bytes) -> bool:
+    return line.split(b" ")[2:3] in ([b"cgroup"], [b"cgroup2"])
+
+
+def _add_tree(host: Host, snapshot: Snapshot) -> None:
+    tree = list(read_tree(host, TREE_FILES))  # a part of it would be another tree
+    for cgroup in tree:
+        folder = f"{CGROUP_MOUNT}{cgroup.path}".rstrip("/")
+        snapshot.directories.add(folder)
+        for name, text in cgroup.files.items():
+            snapshot.files[f"{folder}/{name}"] = text.encode()
 
 
 def _is_there(host: Host, path: str) -> bool:
@@ -164,7 +224,8 @@ def _save_directory(snapshot: Snapshot, target: str) -> None:
         for path, data in sorted(snapshot.files.items()):
             place = os.path.join(stage, path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            write_atomically(place, data, mode=0o600)
+            with open(place, "xb", opener=_private) as file:
+                file.write(data)
         for name in sorted(os.listdir(stage)):  # kubelet's files, without which is no answer, last
             made.append(os.path.join(target, name))
             os.rename(os.path.join(stage, name), made[-1])
@@ -173,6 +234,10 @@ def _save_directory(snapshot: Snapshot, target: str) -> None:
         for place in made:
             rmtree(place, ignore_errors=True)
         raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def archive_bytes(snapshot: Snapshot, *, gzip: bool) -> bytes:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from attrs import define, evolve, field, frozen
 
+from memqos.adapters.cgroup_tree import OOM_FILES
 from memqos.adapters.files import read_file
 from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
-from memqos.adapters.oom_files import TREE_FILES, read_layout
+from memqos.adapters.oom_files import read_layout
 from memqos.errors import MachineError
 from memqos.oom.action import ActionRecord, trigger_context
 from memqos.oom.config import OOMConfig
@@ -78,7 +79,7 @@ class Watcher:
         parts = self.layout.metrics
         names: tuple[str, ...] = _TRIGGER_FILES
         if self.record:
-            parts, names = (*parts, *self.layout.candidates), TREE_FILES
+            parts, names = (*parts, *self.layout.candidates), OOM_FILES
         tree = read_layout(self.mount, parts, names)
         cycle = run_cycle(
             self.config,
@@ -87,7 +88,7 @@ class Watcher:
             tree,
             time.monotonic_ns(),
             candidates=lambda: guarded_candidates(
-                read_layout(self.mount, self.layout.candidates, TREE_FILES),
+                read_layout(self.mount, self.layout.candidates, OOM_FILES),
                 self.layout,
                 self.guards,
             ),

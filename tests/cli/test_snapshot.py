@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cgroups import captured, write_tree
 from tests.support.program import Answer, memqos
 
 
@@ -86,6 +87,7 @@ CHANGES: dict[str, Change] = {
     "checkpoint-is-a-fifo": turn(STATE, os.mkfifo),
     "checkpoint-is-a-loop": turn(STATE, lambda path: path.symlink_to(path.name)),
     "checkpoint-leads-nowhere": turn(STATE, lambda path: path.symlink_to("nowhere")),
+    "kubelet-leads-nowhere": turn(KUBELET, lambda path: path.symlink_to("/data/kubelet")),
     "kubelet-is-a-file": turn(KUBELET, Path.touch),
     "meminfo-is-a-fifo": turn(f"{NODE}/meminfo", os.mkfifo),
     "pages-are-a-fifo": turn(PAGES, os.mkfifo),
@@ -146,6 +148,144 @@ def test_a_tar_of_the_host_answers_like_it(tmp_path: Path) -> None:
     )
 
 
+MOUNTS = (
+    "proc /proc proc rw 0 0\n"
+    "//nas/share /mnt cifs rw,username=hunter2 0 0\n"
+    "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,memory_recursiveprot 0 0\n"
+)
+V1_MOUNTS = (
+    "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+    "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
+)
+POD = "5f0c9a1e-0002-4b6d-9c3a-0d2e6f7a0002"  # b1 of the captures
+TREE_COMMANDS = [
+    ["audit-cgroups"],
+    ["audit-cgroups", "--rollback"],
+    ["audit-cgroups", "--pod", "default/web"],
+    ["effective-protection"],
+    ["measure-events", "--interval", "1ms"],
+    ["select-victim"],
+]
+
+
+def make_cgroup_host(root: Path) -> Path:
+    """Make a node with a captured tree, one pod of which has its logs."""
+    shutil.copytree(DRIFTED, root)
+    more = {"cgroup.events": "populated 1\nfrozen 0\n", "memory.peak": "9641984\n"}
+    tree = captured("oom-systemd", "t1-b1-after")
+    write_tree(
+        root / "sys/fs/cgroup", {path: {**files, **more} for path, files in tree.items() if files}
+    )
+    write_tree(
+        root,
+        {
+            "sys/fs/cgroup": {"cgroup.controllers": "memory\n", "cgroup.procs": "1\n"},
+            "proc/1": {"mounts": MOUNTS, "environ": "PASSWORD=hunter2"},
+            "proc/sys/kernel": {"osrelease": "6.12.117\n"},
+            "sys/kernel/mm/lru_gen": {"enabled": "0x0007\n"},
+            f"var/log/pods/default_web_{POD}/web": {"0.log": "password: hunter2\n"},
+        },
+    )
+    return root
+
+
+def without_tree(root: Path) -> None:
+    """Leave nothing of cgroups."""
+    shutil.rmtree(root / "sys/fs/cgroup")
+    (root / "proc/1/mounts").unlink()
+
+
+def with_v1(root: Path) -> None:
+    """Make it a hybrid hierarchy."""
+    without_tree(root)
+    write_tree(
+        root,
+        {
+            "proc/1": {"mounts": V1_MOUNTS},
+            "sys/fs/cgroup/memory": {"cgroup.procs": "1\n"},
+            "sys/fs/cgroup/unified": {"cgroup.controllers": "cpu\n"},
+        },
+    )
+
+
+def with_v1_alone(root: Path) -> None:
+    """Make it a hybrid hierarchy that only its files tell."""
+    with_v1(root)
+    (root / "proc/1/mounts").unlink()
+
+
+TREES: dict[str, Change] = {
+    "whole": lambda _root: None,
+    "no-mounts": remove("proc/1/mounts"),
+    "mounts-of-our-own": lambda root: (root / "proc/1/mounts").rename(root / "proc/mounts"),
+    "no-recursiveprot": lambda root: (root / "proc/1/mounts").write_text(
+        MOUNTS.replace(",memory_recursiveprot", "")
+    ),
+    "old-kernel": put("proc/sys/kernel/osrelease", "5.4.0\n"),
+    "no-mglru": put("sys/kernel/mm/lru_gen/enabled", "0x0000\n"),
+    "nothing": without_tree,
+    "hybrid": with_v1,
+    "hybrid-no-mounts": with_v1_alone,
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_tree_answers_are_those_of_the_host(name: str, tmp_path: Path) -> None:
+    """The commands on a cgroup tree find in a snapshot all that they find on the host."""
+    root = make_cgroup_host(tmp_path / "host")
+    TREES[name](root)
+    for target in (tmp_path / "saved", tmp_path / "saved.tar.gz"):
+        assert memqos("snapshot", "--root", root, target).code == 0
+        for command in TREE_COMMANDS:
+            assert outcome(command, target) == outcome(command, root), (target, command)
+
+
+def test_every_tree_command_has_something_to_say(tmp_path: Path) -> None:
+    """The comparison above is not one of errors; the pod is known by its logs' name."""
+    root = make_cgroup_host(tmp_path / "host")
+    for command in TREE_COMMANDS:
+        code, fields = outcome(command, root)
+        assert code in (0, 1), command
+        assert fields is not None, command
+
+
+def test_what_belongs_to_a_tree_holds_no_secrets(tmp_path: Path) -> None:
+    """Of the mounts the cgroup ones, of logs the names, of processes nothing."""
+    root = make_cgroup_host(tmp_path / "host")
+    memqos("snapshot", "--root", root, tmp_path / "saved")
+    saved = {
+        str(path.relative_to(tmp_path / "saved")): path.read_bytes()
+        for path in (tmp_path / "saved").rglob("*")
+        if path.is_file()
+    }
+    assert all(b"hunter2" not in data for data in saved.values())
+    assert saved["proc/1/mounts"] == MOUNTS.splitlines(keepends=True)[2].encode()
+    assert not [name for name in saved if name.endswith(("cgroup.procs", ".log", "environ"))]
+
+
+def test_a_tree_that_cannot_be_read_is_left_out_whole(tmp_path: Path) -> None:
+    """A part of a tree would be another one; the rest is saved, and the loss is told."""
+    root = make_cgroup_host(tmp_path / "host")
+    place = root / "sys/fs/cgroup/kubepods.slice/memory.min"
+    place.unlink()
+    place.mkdir()
+    answer = memqos("snapshot", "--root", root, tmp_path / "saved.tar")
+    assert (answer.code, answer.err) == (0, f"memqos: not saved: {place}: Is a directory\n")
+    with tarfile.open(tmp_path / "saved.tar") as tar:
+        names = tar.getnames()
+    assert STATE in names
+    assert not [name for name in names if "kubepods" in name]
+
+
+def test_without_the_tree(tmp_path: Path) -> None:
+    """--no-cgroups saves what the checkpoint commands read, and nothing else."""
+    root = make_cgroup_host(tmp_path / "host")
+    target = tmp_path / "saved.tar"
+    answer = memqos("snapshot", "--root", root, "--no-cgroups", target, "-o", "json")
+    assert not [name for name in answer.json["files"] if "cgroup" in name or "mounts" in name]
+    assert outcome(COMMANDS["validate"], target) == outcome(COMMANDS["validate"], root)
+
+
 def test_nothing_to_save(tmp_path: Path) -> None:
     """An empty root is one line, and an older snapshot stays what it was."""
     target = tmp_path / "saved.tar"
@@ -172,7 +312,10 @@ def test_json(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "saved.tar") as tar:
         names = sorted(member.name for member in tar if member.isreg())
     assert answer.json["files"] == names
-    assert (answer.code, answer.json["missing"]) == (0, [])
+    assert (answer.code, answer.json["missing"]) == (
+        0,
+        [f"{DRIFTED}/sys/fs/cgroup: no cgroup2 mount and no cgroup tree"],
+    )
 
 
 def test_standard_output() -> None:
@@ -182,6 +325,16 @@ def test_standard_output() -> None:
     done = run_program("snapshot", "--root", DRIFTED, "-", text=False)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:  # type: ignore[arg-type]  # bytes
         assert STATE in tar.getnames()
+
+
+def test_a_kubelet_directory_that_leads_nowhere_is_no_answer(tmp_path: Path) -> None:
+    """A disk that is not mounted is not a node without a checkpoint."""
+    root = tmp_path / "host"
+    shutil.copytree(DRIFTED, root)
+    CHANGES["kubelet-leads-nowhere"](root)
+    answer = memqos("validate-checkpoint", "--root", root)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err.startswith(f"memqos: {root}/{KUBELET}")
 
 
 def test_a_config_that_leads_nowhere_is_no_answer(tmp_path: Path) -> None:
