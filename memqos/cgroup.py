@@ -83,6 +83,7 @@ class Pressure(NamedTuple):
     full: PressureLine | None
 
 
+@lru_cache(maxsize=4096)  # most are all zeros
 def parse_pressure(text: str) -> Pressure:
     """Read a PSI file.
 

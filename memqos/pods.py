@@ -90,6 +90,7 @@ class Pod:
         kind: the manifest's kind, such as ``Pod`` or ``Deployment``.
         namespace: its namespace.
         name: its name.
+        node: ``spec.nodeName``, None before it is scheduled.
         uid: what its cgroup is named after: of a static pod kubelet's hash, not the UID of its
             mirror; None where there is none yet.
         containers: app, init, sidecar and ephemeral containers, in the order of the manifest.
@@ -108,6 +109,7 @@ class Pod:
     kind: str
     namespace: str
     name: str
+    node: str | None = None
     uid: str | None = None
     containers: tuple[Container, ...] = ()
     requests: Resources | None = None
@@ -168,6 +170,7 @@ def parse_pod(
         kind=kind,
         namespace=namespace_of(meta, path),
         name=_name(meta, path),
+        node=_optional_string(body.get("nodeName"), f"{path}.spec.nodeName"),
         uid=_uid(meta, annotations, path),
         containers=tuple(containers),
         requests=requests,

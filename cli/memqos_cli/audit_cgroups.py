@@ -12,9 +12,9 @@ from memqos.adapters.cgroup_tree import (
     EVENT_FILES,
     CgroupFiles,
     Mount,
+    read_meminfo,
     read_mglru,
     read_mount,
-    read_swap,
     read_tree,
 )
 from memqos.adapters.files import read_input
@@ -23,6 +23,7 @@ from memqos.adapters.kubelet_node import read_default_config, read_kubelet_confi
 from memqos.adapters.node import read_capacity, read_kernel
 from memqos.errors import InputError
 from memqos.kubelet_config import KubeletConfig
+from memqos.manifests import NodeFacts
 from memqos.memory_qos.allocatable import Node, node_allocatable
 from memqos.memory_qos.audit import AuditedCgroup, Environment, audit, protection_of
 from memqos.memory_qos.config import MemoryQOSConfig, resolve_config
@@ -39,6 +40,7 @@ from memqos.memory_qos.tree import (
     identify,
     match_plan,
     names_of_pods,
+    pods_of_node,
 )
 from memqos.pods import Pod
 from memqos_cli.cgroup_options import (
@@ -50,6 +52,7 @@ from memqos_cli.cgroup_options import (
     sizes_of,
 )
 from memqos_cli.exit_codes import NO, YES
+from memqos_cli.node_options import choose_node, node_options
 from memqos_cli.options import (
     KubeletVersion,
     cgroup_root_option,
@@ -80,6 +83,7 @@ _FILE = click.Path(readable=False, allow_dash=True)
     show_default=True,
     help="The release whose rules apply.",
 )
+@node_options
 @page_size_option
 @click.option(
     "--memory-recursiveprot/--no-memory-recursiveprot",
@@ -113,6 +117,8 @@ def command(
     container: str | None,
     pid: int | None,
     kubelet_version: int,
+    node_file: str | None,
+    capacity: NodeFacts | None,
     page_size: int,
     recursive: bool | None,
     kernel: str | None,
@@ -123,22 +129,21 @@ def command(
 ) -> None:
     """Compare a live cgroup tree with what kubelet should have written, and with what it is worth.
 
-    With --pods every value is compared with the plan for these pods; give those of this node
-    alone. Without, the tree speaks for itself: protection that an ancestor makes void,
+    With --pods every value is compared with the plan for those of these pods that are this
+    node's. Without, the tree speaks for itself: protection that an ancestor makes void,
     over-commitment, min equal to max, values that contradict one another, pressure. --rollback
     tells what is left after Memory QoS was turned off, whether it is still in force, and what
     clears it. --before adds what throttling and OOM kills did since. Writes nothing.
 
     \b
     Examples:
-      kubectl get pods -A --field-selector spec.nodeName=$NODE -o json |
-        memqos audit-cgroups --pods -
+      kubectl get pods -A -o json | memqos audit-cgroups --pods -
       memqos audit-cgroups --rollback
       memqos audit-cgroups --before yesterday.tar --pod default/web
     """
     part = Part(pods_file=pods, pod=pod, container=container, pid=pid)
     part.check()
-    if pods == kubelet_config == "-":
+    if [pods, kubelet_config, node_file].count("-") > 1:
         raise click.UsageError("only one input can be '-', standard input")
     if cgroup_root is None:
         host.check()
@@ -149,22 +154,29 @@ def command(
     files = AUDIT_FILES if before is None else {*AUDIT_FILES, *EVENT_FILES}
     tree = list(_read(host, cgroup_root, mount, files)) if is_v2 else []
     identities = identify(cgroup.path for cgroup in tree)
-    names, known = part.names(host, cgroup_root)
+    names, listed = part.names(host, cgroup_root)
+    known = pods_of_node(listed, identities)
     tops = part.tops(host, identities, names) if is_v2 else None
     kubelet = _config(host, cgroup_root, kubelet_config)
     if rollback and kubelet is None:
         kubelet = KubeletConfig(feature_gates={"MemoryQoS": False})
     config = resolve_config(kubelet or KubeletConfig(), minor=kubelet_version)
-    swap = read_swap(host) if cgroup_root is None else None
+    facts = choose_node(node_file, capacity, [] if cgroup_root else [_facts(host)])
     node = Node(
-        capacity_bytes=read_capacity(host, cgroup_root),
+        capacity_bytes=facts.capacity_bytes,
         page_size=page_size,
         # Without swap it does not matter whether the runtime wrote memory.swap.max.
-        swap_controller=bool(swap) or None,
-        swap_capacity_bytes=swap or 0,
+        swap_controller=bool(facts.swap_bytes) or None,
+        swap_capacity_bytes=facts.swap_bytes or 0,
+        hugepage_bytes=facts.hugepage_bytes,
     )
-    environment = _environment(host, cgroup_root, mount, config, node)
-    environment = evolve(environment, recursive=recursive, kernel=kernel or environment.kernel)
+    environment = _environment(mount, config, node)
+    environment = evolve(
+        environment,
+        recursive=recursive,
+        kernel=kernel or facts.kernel,
+        mglru=None if cgroup_root else read_mglru(host),
+    )
     wanted = _wanted(tree, identities, known, config, node, rollback=rollback, pods=pods)
     cgroups = _audited(tree, wanted, config, node)
     events = tree_findings(_deltas(tree, before, mount)) if is_v2 and not rollback else ()
@@ -194,6 +206,8 @@ def command(
     write(audit_report.render(report, output))
     if rollback and (config.tiered or (config.enabled and config.factor is not None)):
         note("the kubelet configuration still has Memory QoS on, so this is no rollback")
+    if len(known) < len(listed):
+        note(f"left out {len(listed) - len(known)} pods of {pods} that are not on this node")
     for text in _notes(pods, identities, names_of_pods(known), rollback=rollback):
         note(text)
     lowest = _SEVERITIES.index(severity)
@@ -217,11 +231,19 @@ def _config(host: Host, cgroup_root: str | None, name: str | None) -> KubeletCon
     return None if cgroup_root is not None else read_default_config(host)
 
 
-def _environment(
-    host: Host, cgroup_root: str | None, mount: Mount, config: MemoryQOSConfig, node: Node
-) -> Environment:
+def _facts(host: Host) -> NodeFacts:
+    return NodeFacts(
+        name="",
+        capacity_bytes=read_capacity(host),
+        swap_bytes=read_meminfo(host, "SwapTotal"),
+        hugepage_bytes=read_meminfo(host, "Hugetlb") or 0,
+        kernel=read_kernel(host),
+    )
+
+
+def _environment(mount: Mount, config: MemoryQOSConfig, node: Node) -> Environment:
     allocatable = node_allocatable(config, node)
-    found = Environment(
+    return Environment(
         cgroup_version=1 if mount.version == 1 else 2,
         hybrid=mount.hybrid,
         page_size=node.page_size,
@@ -231,9 +253,6 @@ def _environment(
         kubelet_minor=config.minor,
         gate_on=config.enabled,
     )
-    if cgroup_root is not None:
-        return found
-    return evolve(found, kernel=read_kernel(host), mglru=read_mglru(host))
 
 
 def _wanted(

@@ -28,8 +28,8 @@ from memqos.memory_qos.hazards import (
 from memqos.memory_qos.paths import Driver
 from memqos.memory_qos.plan import plan_cgroups
 from memqos.pods import Pod
-from memqos.quantity import parse_quantity
 from memqos_cli.exit_codes import NO, YES
+from memqos_cli.node_options import choose_node, node_options
 from memqos_cli.options import KubeletVersion, debug_option, output_option, page_size_option
 from memqos_cli.output import document, plan_report
 from memqos_cli.output.terminal import note, write
@@ -41,28 +41,6 @@ _CODES = sorted(str(code) for code in (*HazardCode, *ConfigErrorCode))
 _FIRST_MINOR = 36
 _MAX_PODS = 100_000
 _SEVERITIES = [str(severity) for severity in Severity]
-
-
-def _capacity(_ctx: Any, _param: Any, value: str | None) -> NodeFacts | None:
-    if value is None:
-        return None
-    sizes: dict[str, int] = {}
-    for item in value.split(","):
-        name, equals, amount = item.partition("=")
-        if not equals or not (name in ("memory", "swap") or name.startswith("hugepages-")):
-            raise click.BadParameter(f"{item!r} is not memory=, swap= or hugepages-SIZE=QUANTITY")
-        try:
-            sizes[name] = parse_quantity(amount).value
-        except InputError as error:
-            raise click.BadParameter(error.message) from None
-        if sizes[name] < 0:
-            raise click.BadParameter(f"{item} is negative")
-    return NodeFacts(
-        name="--capacity",
-        capacity_bytes=sizes.pop("memory", None),
-        swap_bytes=sizes.pop("swap", None),
-        hugepage_bytes=sum(sizes.values()),
-    )
 
 
 def _kernel(_ctx: Any, _param: Any, value: str | None) -> str | None:
@@ -86,13 +64,7 @@ _FILE = click.Path(readable=False, allow_dash=True)
     help="Manifests: YAML or JSON; repeatable, directories recursively.",
 )
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="KubeletConfiguration.")
-@click.option("--node", "node_file", type=_FILE, metavar="FILE", help="v1 Node, for its capacity.")
-@click.option(
-    "--capacity",
-    callback=_capacity,
-    metavar="memory=QUANTITY[,...]",
-    help="The node's capacity: memory, swap, hugepages-SIZE.",
-)
+@node_options
 @click.option(
     "--kubelet-version",
     type=KubeletVersion(),
@@ -170,7 +142,7 @@ def command(
     workloads = list(reader.workloads())
     if sum(workload.replicas for workload in workloads) > _MAX_PODS:
         raise InputError(f"the replicas are more than {_MAX_PODS} pods", source=filenames[0])
-    facts = _facts(reader, node_file, capacity)
+    facts = choose_node(node_file, capacity, reader.nodes)
     node = Node(
         capacity_bytes=facts.capacity_bytes,
         page_size=page_size,
@@ -258,30 +230,6 @@ def _changed(now: plan_report.PlanReport, then: plan_report.PlanReport) -> plan_
 
 def _config(name: str | None) -> KubeletConfig:
     return KubeletConfig() if name is None else read_kubelet_config(read_input(name), name)
-
-
-def _facts(reader: ManifestReader, node_file: str | None, capacity: NodeFacts | None) -> NodeFacts:
-    """Choose the node: --capacity over --node over a Node among the manifests."""
-    nodes = reader.nodes
-    if node_file is not None:
-        other = ManifestReader()
-        read_manifests([node_file], other)
-        nodes = other.nodes
-        if not nodes:
-            raise InputError("no v1 Node in it", source=node_file)
-    if len(nodes) > 1:
-        note(f"of {len(nodes)} nodes the first is taken: {nodes[0].name}")
-    facts = nodes[0] if nodes else NodeFacts(name="")
-    if capacity is None:
-        return facts
-    return evolve(
-        facts,
-        capacity_bytes=facts.capacity_bytes
-        if capacity.capacity_bytes is None
-        else capacity.capacity_bytes,
-        swap_bytes=facts.swap_bytes if capacity.swap_bytes is None else capacity.swap_bytes,
-        hugepage_bytes=capacity.hugepage_bytes or facts.hugepage_bytes,
-    )
 
 
 def _notes(reader: ManifestReader) -> Iterator[str]:

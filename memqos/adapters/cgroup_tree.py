@@ -29,9 +29,9 @@ __all__ = [
     "Mount",
     "cgroup_of",
     "read_log_names",
+    "read_meminfo",
     "read_mglru",
     "read_mount",
-    "read_swap",
     "read_tree",
 ]
 
@@ -253,11 +253,11 @@ def _list(host: Host, folder: str) -> list[str]:
         return []
 
 
-def read_swap(host: Host) -> int | None:
-    """Read how many bytes of swap the machine has, None where it cannot be told."""
+def read_meminfo(host: Host, name: str) -> int | None:
+    """Read a line of ``/proc/meminfo``, such as SwapTotal, in bytes; None where there is none."""
     try:
         match = re.search(
-            r"^SwapTotal:\s+([0-9]{1,15}) kB$", host.read_text(_MEMINFO), re.MULTILINE
+            rf"^{name}:\s+([0-9]{{1,15}}) kB$", host.read_text(_MEMINFO), re.MULTILINE
         )
     except MachineError:
         return None

@@ -155,15 +155,8 @@ def read_kernel(host: Host) -> str | None:
         return None
 
 
-def read_capacity(host: Host, cgroup_root: str | None = None) -> int | None:
-    """Read the machine's MemTotal in bytes, None where it cannot be told.
-
-    Args:
-        host: the machine.
-        cgroup_root: a tree from elsewhere, to which this machine's memory says nothing.
-    """
-    if cgroup_root is not None:
-        return None
+def read_capacity(host: Host) -> int | None:
+    """Read the machine's MemTotal in bytes, None where it cannot be told."""
     try:
         return parse_mem_total(host.read_text(_MEMINFO))
     except (InputError, MachineError):

@@ -26,7 +26,6 @@ from memqos.adapters.cgroup_tree import (
     TREE_FILES,
     read_mglru,
     read_mount,
-    read_swap,
     read_tree,
 )
 from memqos.adapters.documents import read_documents
@@ -125,7 +124,7 @@ def take_snapshot(host: Host, *, cgroups: bool = True) -> Snapshot:
         if _is_there(host, KUBELET_CONFIG):
             snapshot.directories.add(KUBELET_CONFIG)
     if cgroups:
-        for read in (read_kernel, read_mglru, read_swap):  # None is an answer
+        for read in (read_kernel, read_mglru):  # None is an answer
             read(recorder)
         _add_cgroups(host, snapshot)
     return snapshot

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from memqos.errors import InputError
@@ -31,6 +32,7 @@ __all__ = [
     "match_plan",
     "names_of_logs",
     "names_of_pods",
+    "pods_of_node",
 ]
 
 #: Prefix of the roles in the subtree that the gate NodeSystemPartition adds after 1.37.
@@ -241,6 +243,20 @@ def _limits(files: Mapping[str, str]) -> dict[str, str]:
         for name, text in files.items()
         if name in ("memory.max", "memory.swap.max")
     }
+
+
+def pods_of_node(pods: Sequence[Pod], identities: Mapping[str, Identity]) -> tuple[Pod, ...]:
+    """Choose the pods of the node that a tree is of: the one on which most of its pods are.
+
+    Others have no cgroup in it, and neither have pods that are not scheduled. Where no pod of the
+    tree says its node, all are taken to be on it.
+    """
+    present = {item.uid for item in identities.values()}
+    nodes = Counter(pod.node for pod in pods if pod.uid in present and pod.node)
+    if not nodes:
+        return tuple(pods)
+    own = nodes.most_common(1)[0][0]
+    return tuple(pod for pod in pods if pod.node == own)
 
 
 class Matched(NamedTuple):

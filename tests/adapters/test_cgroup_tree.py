@@ -12,9 +12,9 @@ import pytest
 from memqos.adapters.cgroup_tree import (
     cgroup_of,
     read_log_names,
+    read_meminfo,
     read_mglru,
     read_mount,
-    read_swap,
     read_tree,
 )
 from memqos.adapters.host import Host
@@ -252,11 +252,12 @@ def test_mglru(text: str | None, expected: bool | None, tmp_path: Path) -> None:
     assert read_mglru(Host(str(tmp_path))) is expected
 
 
-def test_swap(tmp_path: Path) -> None:
-    """SwapTotal in bytes, or unknown."""
-    assert read_swap(Host(str(tmp_path))) is None
+def test_meminfo(tmp_path: Path) -> None:
+    """A line in bytes, or unknown."""
+    assert read_meminfo(Host(str(tmp_path)), "SwapTotal") is None
     write_tree(tmp_path, {"/proc": {"meminfo": "MemTotal: 9 kB\nSwapTotal:       8 kB\n"}})
-    assert read_swap(Host(str(tmp_path))) == 8192
+    assert read_meminfo(Host(str(tmp_path)), "SwapTotal") == 8192
+    assert read_meminfo(Host(str(tmp_path)), "Hugetlb") is None
 
 
 def test_no_logs(tmp_path: Path) -> None:

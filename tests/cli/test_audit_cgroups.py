@@ -492,6 +492,53 @@ def test_a_pod_that_is_not_there(tmp_path: Path) -> None:
     assert "1 pods of the tree are not in -" in answer.err
 
 
+@pytest.mark.parametrize("given", ["--capacity", "--node"])
+def test_capacity_of_a_captured_tree(given: str, tmp_path: Path) -> None:
+    """What depends on the node's memory is judged once that is known.
+
+    The captured kubepods' memory.max is that of 1636 MiB, memory.high of containers without a
+    limit that of 1536 MiB: its maker took the eviction threshold off, which kubelet does not.
+    """
+    tree = capture(tmp_path, "idle-systemd", "t0")
+    pods = pods_of("idle-systemd")
+    file = tmp_path / "node.json"
+
+    def with_capacity(size: str) -> set[tuple[str, str, str | None, str | None]]:
+        node = {
+            "kind": "Node",
+            "metadata": {"name": "n"},
+            "status": {"capacity": {"memory": size}},
+        }
+        file.write_text(json.dumps({"apiVersion": "v1", **node}))
+        value = f"memory={size}" if given == "--capacity" else str(file)
+        return told(audit(tree, "-o", "json", given, value, pods=pods, config=TIERED))
+
+    unknown = told(audit(tree, "-o", "json", pods=pods, config=TIERED))
+    unlimited = [scenario("idle-systemd")["containers"][name] for name in ("b2", "e1", "e2")]
+    limit = {("value-differs", "error", "/kubepods.slice", "memory.max")}
+    high = {("value-differs", "error", path, "memory.high") for path in unlimited}
+    assert with_capacity("1636Mi") - unknown == high
+    assert with_capacity("1536Mi") - unknown == limit
+    assert with_capacity("2Gi") - unknown == limit | high
+
+
+def test_pods_of_other_nodes(tmp_path: Path) -> None:
+    """A whole cluster's pods will do: those of other nodes, or of none yet, are not missed."""
+    here = pod("b", "b", containers={"c": ("128Mi", None, ID)})
+    gone = pod("x", "x", containers={"c": ("128Mi", None, ID)})
+    there = pod("y", "y", containers={"c": ("128Mi", None, ID)})
+    nowhere = pod("z", "z", containers={"c": ("128Mi", None, ID)})
+    for item, node in ((here, "n1"), (gone, "n1"), (there, "n2")):
+        item["spec"]["nodeName"] = node
+    write_tree(tmp_path / "t", {"/kubepods/burstable/podb": {}, "/kubepods/besteffort": {}})
+    pods = pod_list(here, gone, there, nowhere)
+    answer = audit(tmp_path / "t", "-o", "json", pods=pods, config=OFF)
+
+    missed = {path for code, _, path, _ in told(answer) if path and code == "cgroup-missing"}
+    assert {path.split("/")[3] for path in missed} == {"podx"}
+    assert "left out 2 pods of - that are not on this node" in answer.err
+
+
 def test_other_kinds_among_the_pods(tmp_path: Path) -> None:
     """What is no pod is left out and said."""
     items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, {
@@ -663,6 +710,17 @@ def test_host(tmp_path: Path) -> None:
     assert "low-not-floor" in {item["code"] for item in answer.json["findings"]}
     text = memqos("audit-cgroups", "--root", tmp_path, "--pod", "default/b1").out
     assert "low-not-floor" in text
+
+
+def test_hugepages_of_a_host(tmp_path: Path) -> None:
+    """Hugepages are not allocatable as memory: of 2 GiB 1.7 leave less than kubepods promises."""
+    root = host(tmp_path)
+    with (root / "proc/meminfo").open("a") as file:
+        file.write("Hugetlb:         1782580 kB\n")
+    answer = memqos("audit-cgroups", "--root", root, "-o", "json")
+
+    finding = ("protection-exceeds-allocatable", "warning", "/kubepods.slice", "memory.min")
+    assert finding in told(answer)
 
 
 def test_old_kernel_on_a_host(tmp_path: Path) -> None:
