@@ -242,7 +242,7 @@ def _private(path: str, flags: int) -> int:
 def archive_bytes(snapshot: Snapshot, *, gzip: bool) -> bytes:
     """Make the tar archive of a snapshot in memory."""
     buffer = io.BytesIO()
-    now = time.time()
+    now = int(time.time())  # a fraction would cost an extended header for each file
     with tarfile.open(fileobj=buffer, mode="w:gz" if gzip else "w") as tar:
         for path in sorted(snapshot.directories):
             entry = tarfile.TarInfo(path)
