@@ -29,17 +29,15 @@ from memqos.memory_qos.audit import AuditedCgroup, Environment, audit, protectio
 from memqos.memory_qos.config import MemoryQOSConfig, resolve_config
 from memqos.memory_qos.events import EventDelta, Reading, event_delta, tree_findings
 from memqos.memory_qos.findings import FindingCode, Severity
+from memqos.memory_qos.identity import Identity, PodNames, names_of_pods
 from memqos.memory_qos.paths import Driver, reserved_path
 from memqos.memory_qos.plan import KUBE_RESERVED, KUBEPODS, SYSTEM_RESERVED, plan_cgroups
 from memqos.memory_qos.tree import (
     PARTITION,
-    Identity,
     Matched,
-    PodNames,
     desired_after_rollback,
     identify,
     match_plan,
-    names_of_pods,
     pods_of_node,
 )
 from memqos.pods import Pod

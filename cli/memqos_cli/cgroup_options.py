@@ -16,13 +16,8 @@ from memqos.cgroup import parse_flat, parse_pressure, parse_size
 from memqos.errors import InputError, MachineError
 from memqos.manifests import ManifestReader
 from memqos.memory_qos.events import Reading
-from memqos.memory_qos.tree import (
-    NO_NAMES,
-    Identity,
-    PodNames,
-    find_pod,
-    names_of_pods,
-)
+from memqos.memory_qos.identity import NO_NAMES, Identity, PodNames, names_of_pods
+from memqos.memory_qos.tree import find_pod
 from memqos.pods import Pod
 from memqos_cli.output.terminal import note
 

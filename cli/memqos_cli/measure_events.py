@@ -13,7 +13,8 @@ from memqos.adapters.host import Host
 from memqos.duration import parse_duration
 from memqos.errors import InputError
 from memqos.memory_qos.events import EventDelta, Reading, event_delta
-from memqos.memory_qos.tree import NO_NAMES, Identity, PodNames, identify
+from memqos.memory_qos.identity import NO_NAMES, Identity, PodNames
+from memqos.memory_qos.tree import identify
 from memqos_cli.cgroup_options import (
     Part,
     check_v2,

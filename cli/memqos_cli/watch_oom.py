@@ -7,14 +7,13 @@ import shlex
 import signal
 import subprocess
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import define, field
 
 from memqos.adapters.files import read_file, write_atomically
 from memqos.adapters.host import Host
-from memqos.adapters.metrics_server import MetricsServer
 from memqos.adapters.oom_files import list_tops
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
@@ -44,6 +43,9 @@ from memqos_cli.options import cgroup_root_option, debug_option, root_option
 from memqos_cli.output.oom_metrics import Counters
 from memqos_cli.output.terminal import note, printable, write
 
+
+if TYPE_CHECKING:
+    from memqos.adapters.metrics_server import MetricsServer
 
 __all__ = ["command"]
 
@@ -183,6 +185,8 @@ def command(
             outputs.recorder = Recorder(record, limit=record_size)
             stack.callback(outputs.recorder.close)
         if listen is not None:
+            from memqos.adapters.metrics_server import MetricsServer  # 3 MiB that few need
+
             outputs.server = MetricsServer(*listen)
             stack.callback(outputs.server.close)
             note(f"serving metrics on {listen[0]}:{outputs.server.port}")

@@ -12,7 +12,7 @@ from memqos.adapters.archive import Archive
 from memqos.adapters.files import machine_error
 from memqos.adapters.host import Host
 from memqos.errors import MachineError
-from memqos.memory_qos.tree import PodNames, names_of_logs
+from memqos.memory_qos.identity import PodNames, names_of_logs
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from memqos.adapters.cgroup_tree import (
 from memqos.adapters.host import Host
 from memqos.adapters.roots import open_host
 from memqos.errors import MachineError
-from memqos.memory_qos.tree import NO_NAMES
+from memqos.memory_qos.identity import NO_NAMES
 from tests.support.cgroups import capture, captured, write_tree
 
 

@@ -3,16 +3,8 @@
 import pytest
 
 from memqos.errors import InputError
-from memqos.memory_qos.tree import (
-    NO_NAMES,
-    Identity,
-    PodNames,
-    desired_after_rollback,
-    find_pod,
-    identify,
-    names_of_logs,
-    names_of_pods,
-)
+from memqos.memory_qos.identity import NO_NAMES, Identity, PodNames, names_of_logs, names_of_pods
+from memqos.memory_qos.tree import desired_after_rollback, find_pod, identify
 from memqos.pods import Pod, QOSClass
 
 
