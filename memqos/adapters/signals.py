@@ -28,7 +28,10 @@ class SignalClock:
         """Wait for a signal until a monotonic time; None at that time."""
         left = max(0, deadline_ns - time.monotonic_ns())
         found = signal.sigtimedwait(_AWAITED, left / 1e9)
-        return None if found is None else signal.Signals(found.si_signo)
+        # Stopped and continued beyond the deadline, Python returns whatever lies on the stack.
+        if found is None or found.si_signo not in _AWAITED:
+            return None
+        return signal.Signals(found.si_signo)
 
     @staticmethod
     def now_ns() -> int:
