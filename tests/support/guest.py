@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Mapping
@@ -25,8 +26,10 @@ _DISK = "if=virtio,format=raw"
 _RESULT_BYTES = 64 << 20
 _KILLED = (124, 137)  # as timeout(1) says it
 
-#: What an installed memqos consists of; the expressions of the oom design are left out.
+#: What an installed memqos consists of.
 _PACKAGES = ("memqos", "memqos_cli", "click", "attr", "attrs", "yaml", "_yaml")
+#: What its expressions need, partly built for one version of Python.
+_CEL_PACKAGES = ("celpy", "lark", "pendulum", "dateutil", "re2", "tzdata")
 
 
 class GuestError(Exception):
@@ -61,6 +64,11 @@ class Guest:
     image: Image
     site: Mapping[str, bytes] = field(repr=False)
 
+    @property
+    def has_expressions(self) -> bool:
+        """Whether memqos can read expressions there: its Python is that of this interpreter."""
+        return _has_our_python(self.image)
+
     def run(
         self,
         script: str | Path,
@@ -71,6 +79,7 @@ class Guest:
         cgroup_options: str = "memory_recursiveprot",
         files: Mapping[str, bytes] | None = None,
         scratch_mib: int = 0,
+        scratch_mib_per_second: int = 0,
         timeout: int = 300,
         boot_timeout: int = 300,
     ) -> GuestResult:
@@ -89,6 +98,7 @@ class Guest:
             cgroup_options: mount options of cgroup v2.
             files: what the script finds in /job/in, by path.
             scratch_mib: the size of an empty disk at /scratch, 0 for none.
+            scratch_mib_per_second: how fast it is read, 0 for as fast as it goes.
             timeout: seconds until the script is killed.
             boot_timeout: seconds on top of it until the machine is killed.
 
@@ -117,7 +127,10 @@ class Guest:
                 ]
                 if scratch_mib:
                     make_disk(self.image, work / "scratch", scratch_mib)
-                    disks.append(f"file={work / 'scratch'},cache=unsafe")
+                    disk = f"file={work / 'scratch'},cache=unsafe"
+                    if scratch_mib_per_second:
+                        disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
+                    disks.append(disk)
                 parameters = f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
                 start = time.monotonic()
                 _boot(
@@ -215,11 +228,17 @@ def _indented(*texts: str) -> str:
     return "".join(f"\n  {line}" for text in texts for line in text.splitlines()[-20:])
 
 
+def _has_our_python(image: Image) -> bool:
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return any(word.endswith(f"/{name}") for word in image.python)
+
+
 def _site(image: Image) -> dict[str, bytes]:
     """Pack the packages that this interpreter imports, compiled for the guest's Python."""
     work = CACHE / f"site-{os.getpid()}"
     try:
-        for name in _PACKAGES:
+        more = _CEL_PACKAGES if _has_our_python(image) else ()
+        for name in (*_PACKAGES, *more):
             spec = importlib.util.find_spec(name)
             if spec is None or spec.origin is None:
                 raise GuestError(f"no package {name} to take into the guest")

@@ -27,7 +27,11 @@ _MACHINE = Path(__file__).parents[1] / "guest" / "machine"
 
 # The newest that the release has; 6.12 is in bookworm-security, and plain in later releases.
 _KERNELS = ("linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64")
-_GUEST = ("python3", "bash", "coreutils", "busybox-static")
+# libstdc++6 is for what memqos depends on, the last three are what it is compared with.
+_GUEST = (
+    *("python3", "bash", "coreutils", "busybox-static", "libstdc++6"),
+    *("nohang", "earlyoom", "systemd-oomd"),
+)
 _QEMU = "qemu-system-x86_64"
 _PROGRAMS = {_QEMU: "qemu-system-x86", "mke2fs": "e2fsprogs"}
 _MODULES = ("virtio_pci", "virtio_blk", "ext4")

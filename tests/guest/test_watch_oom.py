@@ -1,0 +1,185 @@
+"""watch-oom on a real kernel: nodes of each layout that starve, and who is killed."""
+
+import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.guest import Guest
+
+
+SCRIPT = Path(__file__).parent / "scripts" / "watch_oom.py"
+LAYOUTS = ("talos", "cgroupfs", "systemd")
+SCENARIOS = ("fallbacks", "mechanics", *LAYOUTS)
+MOUNT = "/sys/fs/cgroup/"
+MIB = 1 << 20
+PODRUNTIME, SYSTEM = "3", "4"
+
+
+@pytest.fixture(scope="module")
+def answer(guest: Guest) -> dict[str, Any]:
+    """Boot once and go through the scenarios; the disk is slow, so that refaults hurt."""
+    if not guest.has_expressions:
+        pytest.skip("the guest's Python is another version, for which celpy's parts are not built")
+    result = guest.run(
+        SCRIPT,
+        *SCENARIOS,
+        nodes=1,
+        memory_mib=1024,
+        scratch_mib=256,
+        scratch_mib_per_second=16,
+        timeout=600,
+    )
+    assert result.status == 0, result.stderr
+    sys.stdout.write(f"\nguest: {result.seconds:.1f} s\n{result.stdout}{result.stderr}")
+    found: dict[str, Any] = json.loads(result.files["answer"])
+    return found
+
+
+def starved(action: dict[str, Any]) -> bool:
+    """Work Talos' default trigger out by hand, from the values that the action was taken on."""
+    values = json.loads(action["triggerContext"])
+    total, average = values["d_qos_memory_full_total"], values["qos_memory_full_avg10"]
+    return bool(
+        8 * total[SYSTEM] + 4 * total[PODRUNTIME] > 3000
+        and average[SYSTEM] + average[PODRUNTIME] > 5
+    )
+
+
+def alone_dead(populated: dict[str, bool], *dead: str) -> bool:
+    """Tell whether just these cgroups have no processes."""
+    return populated == {path: path not in dead for path in populated}
+
+
+def test_the_kernel_did_not_do_it(answer: dict[str, Any]) -> None:
+    """Whoever died was killed by memqos: the kernel still found memory to reclaim."""
+    assert answer["oom_kills"] == 0
+
+
+def test_dry_run_kills_nobody(answer: dict[str, Any]) -> None:
+    """Under the default trigger a dry run says whom it would kill, and all live on."""
+    found = answer["talos"]
+    assert found["dry_ready"]
+    assert found["fired"]
+    action = found["dry"]["actions"][0]
+    assert starved(action)
+    assert (action["outcome"], action["class"]) == ("dry-run", "Besteffort")
+    assert action["path"] == MOUNT + found["hog"]
+    assert action["processes"] == []
+    line = f"trigger fired: would kill {MOUNT}{found['hog']} (score {action['score']:g})\n"
+    assert found["dry"]["out"].startswith(line)
+    assert all(found["after_dry"].values())
+
+
+def test_sigterm_under_pressure(answer: dict[str, Any]) -> None:
+    """While the node starves, SIGTERM ends it well and soon."""
+    found = answer["talos"]
+    assert found["available_mib"] < 100
+    assert found["dry"]["code"] == 0
+    assert found["dry"]["seconds"] < 20
+
+
+def test_protects_itself(answer: dict[str, Any]) -> None:
+    """With --kill its pages are locked and its score is low; a dry run leaves both alone."""
+    found = answer["talos"]
+    assert found["protection"]["locked_kib"] > 0
+    assert found["protection"]["score"] == -900
+    assert found["dry_protection"] == {"locked_kib": 0, "score": 0}
+    assert "cannot protect" not in found["kill"]["err"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_hog_dies_whole(answer: dict[str, Any], layout: str) -> None:
+    """Under the default trigger every process of the hog's containers goes, and no other."""
+    found = answer[layout]
+    hog = found["hog"]
+    assert found["ready"]
+    assert found["killed"]
+    action = found["kill"]["actions"][0]
+    assert starved(action)
+    assert (action["outcome"], action["error"]) == ("killed", None)
+    assert action["path"] == MOUNT + hog
+    assert found["inside"] == found["expected"]
+    assert sorted(action["processes"]) == found["expected"]
+    assert alone_dead(found["after_kill"], hog)
+    assert found["kill"]["out"].startswith(
+        f"trigger fired: killed {MOUNT}{hog} (score {action['score']:g}), "
+        f"{len(found['expected'])} processes gone\n"
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_services_recover(answer: dict[str, Any], layout: str) -> None:
+    """Before, some waited for the disk; afterwards all have their data in memory again."""
+    found = answer[layout]
+    assert max(found["slowest"].values()) > 1
+    assert found["recovered"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_second_kill(answer: dict[str, Any], layout: str) -> None:
+    """For the seconds that follow, the default trigger holds still; SIGTERM ends it."""
+    found = answer[layout]["kill"]
+    assert len(found["actions"]) == 1
+    assert 'memqos_oom_actions_total{outcome="killed"} 1\n' in found["metrics"]
+    assert found["code"] == 0
+
+
+def test_a_protected_pod_survives(answer: dict[str, Any]) -> None:
+    """The largest pod is protected: the others go by size, then nobody is left to choose."""
+    found = answer["mechanics"]
+    large, middle, small = found["paths"]
+    assert all(found["before"].values())
+    assert found["acted"]
+    actions = found["kill"]["actions"][:3]
+    assert [(action["outcome"], action["path"]) for action in actions] == [
+        ("killed", MOUNT + middle),
+        ("killed", MOUNT + small),
+        ("none", None),
+    ]
+    assert found["after"] == {large: True, middle: False, small: False}
+    assert 80 * MIB < actions[0]["score"] < 100 * MIB
+    assert 70 * MIB < actions[1]["score"] < 90 * MIB
+
+
+def test_cool_down(answer: dict[str, Any]) -> None:
+    """The condition holds all along, and 4 s pass between one action and the next."""
+    times = [action["time"] for action in answer["mechanics"]["kill"]["actions"]]
+    # An action is dated a little after the cycle's time, which counts.
+    assert all(later - before > 3.5 for before, later in pairwise(times))
+
+
+def test_hooks(answer: dict[str, Any]) -> None:
+    """The hook is told of each kill, and signals reach it."""
+    found = answer["mechanics"]
+    assert found["hook"].splitlines() == [f"killed {MOUNT}{path}" for path in found["paths"][1:]]
+    blocked = re.search(r"^SigBlk:\s+([0-9a-f]+)$", found["hook_state"], re.MULTILINE)
+    assert blocked
+    assert int(blocked[1], 16) == 0
+
+
+def test_kill_by_signals(answer: dict[str, Any]) -> None:
+    """Without cgroup.kill, one that forks all the time is frozen and dies whole."""
+    found = answer["fallbacks"]["signals"]
+    assert (found["method"], found["outcome"], found["error"]) == ("signals", "killed", None)
+    assert found["populated"] is False
+    assert set(found["processes"]) >= {"sleep 1000"}
+
+
+def test_more_processes_than_descriptors(answer: dict[str, Any]) -> None:
+    """A process that may open 64 files kills 81 others."""
+    found = answer["fallbacks"]["many"]
+    assert (found["method"], found["outcome"], found["error"]) == ("cgroup.kill", "killed", None)
+    assert len(found["processes"]) == 81
+    assert found["populated"] is False
+
+
+def test_one_that_stays(answer: dict[str, Any]) -> None:
+    """Where the kill does not reach the kernel, the report does not claim a kill."""
+    found = answer["fallbacks"]["stuck"]
+    assert (found["outcome"], found["left"], found["processes"]) == ("failed", 1, [])
+    assert found["populated"] is True
