@@ -9,7 +9,7 @@ import click
 from memqos.oom.config import OOMConfig
 from memqos.oom.lint import lint
 from memqos_cli.exit_codes import NO, YES
-from memqos_cli.oom_options import load_config, problem_line
+from memqos_cli.oom_options import load_config, problem_line, swap_option
 from memqos_cli.options import debug_option, output_option
 from memqos_cli.output import document
 from memqos_cli.output.terminal import printable, wrap, write
@@ -28,9 +28,10 @@ __all__ = ["command"]
     metavar="FILE",
     help="OOMConfig laid over it; what it leaves out stays.  Repeatable.",
 )
+@swap_option
 @output_option()
 @debug_option
-def command(file: str, patches: tuple[str, ...], output: str) -> None:
+def command(file: str, patches: tuple[str, ...], swap: bool, output: str) -> None:
     """Check an OOMConfig FILE: its fields, and the types of its CEL expressions.
 
     The document may stand alone or in a multi-document machine configuration. Everything that is
@@ -40,8 +41,9 @@ def command(file: str, patches: tuple[str, ...], output: str) -> None:
     Examples:
       memqos check-oom-config oom.yaml
       talosctl get machineconfig -o yaml | memqos check-oom-config -
+      memqos check-oom-config oom.yaml --swap-variables
     """
-    config = load_config(file, patches=patches)
+    config = load_config(file, patches=patches, swap=swap)
     valid = isinstance(config, OOMConfig)
     if output == "text":
         write(_text(file, config))

@@ -10,7 +10,7 @@ from memqos.adapters.manifest_files import read_manifests
 from memqos.manifests import ManifestReader
 from memqos.oom.killable import KillablePod, find_killable
 from memqos_cli.exit_codes import NO, YES
-from memqos_cli.oom_options import config_option, load_config, require_valid
+from memqos_cli.oom_options import config_option, load_config, require_valid, swap_option
 from memqos_cli.options import debug_option, output_option
 from memqos_cli.output import document
 from memqos_cli.output.terminal import note, table, write
@@ -31,6 +31,7 @@ __all__ = ["command"]
     help="Manifests or a PodList; repeatable, directories recursively.",
 )
 @config_option
+@swap_option
 @click.option(
     "--fail-on",
     multiple=True,
@@ -40,7 +41,11 @@ __all__ = ["command"]
 @output_option()
 @debug_option
 def command(
-    filenames: tuple[str, ...], config: str | None, fail_on: tuple[str, ...], output: str
+    filenames: tuple[str, ...],
+    config: str | None,
+    swap: bool,
+    fail_on: tuple[str, ...],
+    output: str,
 ) -> None:
     """Tell which pods the OOM handler can kill, in which order, and what would protect them.
 
@@ -52,7 +57,7 @@ def command(
     for pattern in fail_on:
         if pattern.count("/") != 1:
             raise click.BadParameter(f"{pattern!r} is not of the form NAMESPACE/NAME")
-    checked = require_valid(load_config(config))
+    checked = require_valid(load_config(config, swap=swap))
     reader = ManifestReader()
     read_manifests(filenames, reader)
     pods = find_killable([workload.pod for workload in reader.workloads()], checked)

@@ -23,11 +23,14 @@ __all__ = [
     "duration_option",
     "layout_option",
     "load_config",
+    "preferences_option",
     "problem_line",
     "ranking_option",
     "require_valid",
     "strict_option",
+    "swap_option",
     "trigger_option",
+    "xattrs_option",
 ]
 
 config_option = click.option(
@@ -44,6 +47,26 @@ strict_option = click.option(
     "--strict/--no-strict",
     default=None,
     help="In place of strictCgroupClassOrdering.",
+)
+swap_option = click.option(
+    "--swap-variables",
+    "swap",
+    is_flag=True,
+    help="Variables that Talos lacks: qos_memory_swap_current, its d_…, swap_total and swap_free "
+    "in the trigger, memory_swap_current in the ranking. Without swap, 0 bytes of 0 are free, "
+    "which is no pressure: test swap_total > 0u, too.",
+)
+preferences_option = click.option(
+    "--preferences",
+    type=click.Path(readable=False, allow_dash=True),
+    metavar="FILE",
+    help="Lines of `UID prefer|avoid|never`: pods that go first, last or not at all.",
+)
+xattrs_option = click.option(
+    "--xattrs",
+    is_flag=True,
+    help="Honour what cgroups of a live tree tell systemd-oomd (user.oomd_omit, user.oomd_avoid) "
+    "and oomd (trusted.oomd_prefer, trusted.oomd_avoid).",
 )
 layout_option = click.option(
     "--layout",
@@ -79,6 +102,7 @@ def load_config(
     ranking: str | None = None,
     strict: bool | None = None,
     interval_ns: int | None = None,
+    swap: bool = False,
 ) -> OOMConfig | tuple[ConfigProblem, ...]:
     """Read and check a configuration."""
     return check_documents(
@@ -88,6 +112,7 @@ def load_config(
         ranking=ranking,
         strict=strict,
         interval_ns=interval_ns,
+        swap=swap,
     )
 
 

@@ -26,6 +26,7 @@ from memqos_cli.oom_options import (
     ranking_option,
     require_valid,
     strict_option,
+    swap_option,
     trigger_option,
 )
 from memqos_cli.options import debug_option, output_option
@@ -49,6 +50,7 @@ __all__ = ["command"]
 @trigger_option
 @ranking_option
 @strict_option
+@swap_option
 @duration_option("--interval", "In place of sampleInterval; derivatives are divided by it.")
 @duration_option("--time-since-trigger", "As of the first sample.  [default: never triggered]")
 @layout_option
@@ -69,6 +71,7 @@ def command(
     trigger: str | None,
     ranking: str | None,
     strict: bool | None,
+    swap: bool,
     interval: int | None,
     time_since_trigger: int | None,
     layout: str,
@@ -88,14 +91,22 @@ def command(
       memqos replay-oom storm.jsonl.gz
       memqos replay-oom storm.jsonl.gz --trigger 'memory_full_avg10 > 12.0' --plot storm.svg
       memqos replay-oom storm.jsonl.gz --config now.yaml --compare next.yaml
+      memqos replay-oom swap.jsonl --swap-variables --trigger 'swap_total > 0u && swap_free < MiB'
     """
     if compare is not None and recording == "-":
         raise click.UsageError("--compare needs a recording in a file")
     configs = [
-        load_config(config, trigger=trigger, ranking=ranking, strict=strict, interval_ns=interval)
+        load_config(
+            config,
+            trigger=trigger,
+            ranking=ranking,
+            strict=strict,
+            interval_ns=interval,
+            swap=swap,
+        )
     ]
     if compare is not None:
-        configs.append(load_config(compare, interval_ns=interval))
+        configs.append(load_config(compare, interval_ns=interval, swap=swap))
     replays = [
         _replay(
             recording,

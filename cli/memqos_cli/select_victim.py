@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
+from memqos.adapters.archive import Archive
+from memqos.adapters.cgroup_tree import CGROUP_MOUNT, SWAP_FILES
 from memqos.adapters.host import Host
-from memqos.adapters.oom_files import read_oom_tree
+from memqos.adapters.oom_files import read_attributes, read_oom_tree, read_preferences
 from memqos.errors import InputError
-from memqos.oom.victim import Scored, Selection, find_candidates, score_all, select_victim
+from memqos.oom.guards import Guards, guarded_candidates
+from memqos.oom.preference import Preference
+from memqos.oom.victim import Scored, Selection, score_all, select_victim
 from memqos_cli.exit_codes import YES
 from memqos_cli.oom_options import (
     choose_layout,
     config_option,
     layout_option,
     load_config,
+    preferences_option,
     ranking_option,
     require_valid,
     strict_option,
+    swap_option,
+    xattrs_option,
 )
 from memqos_cli.options import cgroup_root_option, debug_option, output_option, root_option
 from memqos_cli.output import document
@@ -37,6 +45,9 @@ _FILES = ("memory.current", "memory.peak", "memory.max")
 @config_option
 @ranking_option
 @strict_option
+@swap_option
+@preferences_option
+@xattrs_option
 @output_option()
 @debug_option
 def command(
@@ -46,6 +57,9 @@ def command(
     config: str | None,
     ranking: str | None,
     strict: bool | None,
+    swap: bool,
+    preferences: str | None,
+    xattrs: bool,
     output: str,
 ) -> None:
     """Say whom the OOM handler would kill now, and why not the others. Kills nothing.
@@ -54,16 +68,21 @@ def command(
     Examples:
       memqos select-victim
       memqos select-victim --config oom.yaml -o json
+      memqos select-victim --preferences pods.txt --xattrs
     """
-    checked = require_valid(load_config(config, ranking=ranking, strict=strict))
+    checked = require_valid(load_config(config, ranking=ranking, strict=strict, swap=swap))
+    if xattrs and cgroup_root is None and isinstance(host, Archive):
+        raise click.UsageError("--xattrs needs a live tree: an archive has no such attributes")
+    guards = Guards(preferences=read_preferences(preferences))
     if cgroup_root is None:
         host.check()
-    tree = read_oom_tree(host, root=cgroup_root, names=_FILES)
+    tree = read_oom_tree(host, root=cgroup_root, names=(*_FILES, *SWAP_FILES) if swap else _FILES)
     try:
         chosen = choose_layout(layout, tree)
     except InputError as error:
         raise error.locate(source=cgroup_root or host.display("sys/fs/cgroup")) from None
-    candidates = find_candidates(tree, chosen)
+    attributes = partial(read_attributes, cgroup_root or host.resolve(CGROUP_MOUNT))
+    candidates = guarded_candidates(tree, chosen, guards, attributes if xattrs else None)
     selection = select_victim(score_all(candidates, checked.ranking), strict=checked.strict)
     if output == "text":
         write(_text(selection, strict=checked.strict))
@@ -73,7 +92,10 @@ def command(
             "victim": victim_fields(selection.victim),
             "layout": chosen.name,
             "strict": checked.strict,
-            "candidates": [candidate_fields(item) for item in selection.scored],
+            "candidates": [
+                candidate_fields(item, swap=swap, preference=xattrs or preferences is not None)
+                for item in selection.scored
+            ],
             "tied": [item.candidate.path for item in selection.tied],
         }
         write(document.render("VictimSelection", fields, output))
@@ -92,8 +114,8 @@ def victim_fields(victim: Scored | None) -> dict[str, Any] | None:
     }
 
 
-def candidate_fields(item: Scored) -> dict[str, Any]:
-    """Lay out a candidate as the contract has it."""
+def candidate_fields(item: Scored, *, swap: bool, preference: bool) -> dict[str, Any]:
+    """Lay out a candidate as the contract has it, with what options add."""
     candidate = item.candidate
     return {
         "path": candidate.path,
@@ -105,6 +127,8 @@ def candidate_fields(item: Scored) -> dict[str, Any]:
         "eligible": item.eligible,
         "reason": item.eligibility,
         "error": item.error,
+        **({"memorySwapCurrent": candidate.swap} if swap else {}),
+        **({"preference": candidate.preference.label} if preference else {}),
     }
 
 
@@ -114,6 +138,8 @@ def _text(selection: Selection, *, strict: bool) -> str:
         head = f"nobody: none of {len(selection.scored)} candidates is eligible"
     else:
         rule = "the least important class goes first, then" if strict else "whatever the class,"
+        if any(item.candidate.preference is not Preference.PLAIN for item in selection.scored):
+            rule = f"preferences decide, then {rule}"
         head = (
             f"victim {victim.candidate.path}: {rule} the highest score ({victim.score:g}); "
             f"class {victim.candidate.oom_class.label}"

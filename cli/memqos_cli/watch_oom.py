@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import signal
-import subprocess
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import define, field
+from attrs import define, evolve, field
 
 from memqos.adapters.files import read_file, write_atomically
+from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
-from memqos.adapters.oom_files import list_tops
+from memqos.adapters.oom_files import list_tops, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
     lock_memory,
     lower_oom_score,
     notify,
+    reserved_memory,
     watchdog_seconds,
 )
-from memqos.adapters.signals import SignalClock, unblock_signals
+from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
-from memqos.errors import MemqosError
+from memqos.errors import InputError, MemqosError
 from memqos.oom.action import ActionRecord, append_record, record_line
 from memqos.oom.config import OOMConfig
 from memqos.oom.guards import Guards
+from memqos.oom.preference import Preference
 from memqos.quantity import parse_quantity
 from memqos_cli.exit_codes import YES
 from memqos_cli.oom_options import (
@@ -36,8 +38,11 @@ from memqos_cli.oom_options import (
     duration_option,
     layout_option,
     load_config,
+    preferences_option,
     problem_line,
     require_valid,
+    swap_option,
+    xattrs_option,
 )
 from memqos_cli.options import cgroup_root_option, debug_option, root_option
 from memqos_cli.output.oom_metrics import Counters
@@ -79,6 +84,7 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
 @cgroup_root_option
 @layout_option
 @config_option
+@swap_option
 @click.option("--kill", is_flag=True, help="Really kill; without it, only say who would die.")
 @click.option("--once", is_flag=True, help="Run two cycles, an interval apart, and end.")
 @click.option("--record", metavar="FILE", help="Write what replay-oom takes.")
@@ -111,6 +117,8 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
 @click.option(
     "--protect-uid", "protected", multiple=True, metavar="UID", help="Never this pod; repeatable."
 )
+@preferences_option
+@xattrs_option
 @click.option(
     "--unless-available",
     metavar="QUANTITY",
@@ -120,7 +128,8 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
 @click.option(
     "--protect-self/--no-protect-self",
     default=None,
-    help="Lock our memory and lower our OOM score.  [default: with --kill]",
+    help="Lock our memory, lower our OOM score, and raise memory.min of our own cgroup if nothing "
+    "else runs in it.  [default: with --kill]",
 )
 @debug_option
 def command(
@@ -128,6 +137,7 @@ def command(
     cgroup_root: str | None,
     layout: str,
     config: str | None,
+    swap: bool,
     kill: bool,
     once: bool,
     record: str | None,
@@ -141,20 +151,24 @@ def command(
     skip_unpopulated: bool,
     skip_unknown_limit: bool,
     protected: tuple[str, ...],
+    preferences: str | None,
+    xattrs: bool,
     unless_available: int | None,
     protect_self: bool | None,
 ) -> None:
     """Watch a live node, and say whom the OOM handler would kill; kill with --kill.
 
     Each cycle collects the metrics, evaluates the trigger and, if it fires, chooses one cgroup.
-    SIGTERM ends it, SIGHUP reads the configuration again.
+    SIGTERM ends it, SIGHUP reads the configuration and the preferences again.
 
     \b
     Examples:
       memqos watch-oom --record storm.jsonl
       memqos watch-oom --config oom.yaml --kill --actions /var/lib/memqos/actions.jsonl
+      memqos watch-oom --preferences pods.txt --xattrs
+      memqos watch-oom --config swap.yaml --swap-variables --record swap.jsonl
     """
-    checked = require_valid(load_config(config))
+    checked = require_valid(load_config(config, swap=swap))
     mount = cgroup_root or host.resolve("sys/fs/cgroup")
     tops = list_tops(mount)
     hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
@@ -165,21 +179,29 @@ def command(
         guards=Guards(
             skip_unpopulated=skip_unpopulated,
             skip_unknown_limit=skip_unknown_limit,
-            protected_uids=frozenset(protected),
+            preferences=_preferences(preferences, protected),
             available_bytes=unless_available,
         ),
+        xattrs=xattrs,
         kill=kill,
         record=record is not None,
         meminfo=host.resolve("proc/meminfo"),
-        before=lambda path: _run_hook(before_kill, hook_seconds, path, ""),
-        after=lambda path, outcome: _run_hook(after_kill, hook_seconds, path, outcome),
+        before=partial(_hook, before_kill, hook_seconds),
+        after=partial(_hook, after_kill, hook_seconds),
     )
-    if kill if protect_self is None else protect_self:
-        for problem in (lock_memory(), lower_oom_score(_OOM_SCORE)):
-            if problem is not None:
-                note(f"cannot protect itself: {problem}")
+    reloads = [partial(_reload_config, watcher, config)]
+    if preferences is not None:
+        reloads.append(partial(_reload_preferences, watcher, preferences, protected))
     with ExitStack() as stack:
         clock = stack.enter_context(SignalClock())
+        if kill if protect_self is None else protect_self:
+            problems = (
+                lock_memory(),
+                lower_oom_score(_OOM_SCORE),
+                stack.enter_context(reserved_memory(mount)),
+            )
+            for problem in filter(None, problems):
+                note(f"cannot protect itself: {problem}")
         outputs = _Outputs(actions=actions, textfile=textfile)
         if record is not None:
             outputs.recorder = Recorder(record, limit=record_size)
@@ -190,7 +212,7 @@ def command(
             outputs.server = MetricsServer(*listen)
             stack.callback(outputs.server.close)
             note(f"serving metrics on {listen[0]}:{outputs.server.port}")
-        _loop(watcher, clock, outputs, config=config, cycles=2 if once else None)
+        _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
     click.get_current_context().exit(YES)
 
 
@@ -233,7 +255,7 @@ def _loop(
     clock: SignalClock,
     outputs: _Outputs,
     *,
-    config: str | None,
+    reloads: Iterable[Callable[[], None]],
     cycles: int | None,
 ) -> None:
     start = tick = clock.now_ns()
@@ -244,7 +266,8 @@ def _loop(
         found = clock.wait(tick)
         if found is signal.SIGHUP:
             notify("RELOADING=1")
-            _reload(watcher, config)
+            for reload in reloads:
+                reload()
             notify("READY=1")
             continue
         if found is not None:
@@ -267,10 +290,11 @@ def _loop(
             note(f"a cycle was late and {missed} ticks were missed")
 
 
-def _reload(watcher: Watcher, config: str | None) -> None:
+def _reload_config(watcher: Watcher, name: str | None) -> None:
     """Take a new configuration; a bad one is told and leaves the old in force."""
     try:
-        checked = load_config(config)
+        _require_file(name)
+        checked = load_config(name, swap=watcher.config.swap)
     except MemqosError as error:
         note(f"the configuration stays as it was: {error}")
         return
@@ -282,21 +306,31 @@ def _reload(watcher: Watcher, config: str | None) -> None:
         note(f"the configuration stays as it was: {problem_line(problem)}")
 
 
-def _run_hook(command: str | None, seconds: float, path: str, outcome: str) -> None:
-    if command is None:
-        return
-    environment = {**os.environ, "MEMQOS_VICTIM": path, "MEMQOS_OUTCOME": outcome}
+def _reload_preferences(watcher: Watcher, name: str, protected: Iterable[str]) -> None:
+    """Take new preferences; bad ones are told and leave the old in force."""
     try:
-        subprocess.run(  # noqa: S603  # the operator's own command
-            shlex.split(command),
-            check=False,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            timeout=seconds,
-            preexec_fn=unblock_signals,  # one system call, no lock
-        )
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        note(f"hook {command!r}: {error}")
+        _require_file(name)
+        preferences = _preferences(name, protected)
+    except MemqosError as error:
+        note(f"the preferences stay as they were: {error}")
+        return
+    watcher.guards = evolve(watcher.guards, preferences=preferences)
+    note("the preferences were read again")
+
+
+def _require_file(name: str | None) -> None:
+    if name == "-":
+        raise InputError("standard input cannot be read again")
+
+
+def _preferences(name: str | None, protected: Iterable[str]) -> dict[str, Preference]:
+    return {**read_preferences(name), **dict.fromkeys(protected, Preference.NEVER)}
+
+
+def _hook(command: str | None, seconds: float, path: str, outcome: str = "") -> None:
+    problem = command and run_hook(command, seconds, victim=path, outcome=outcome)
+    if problem:
+        note(f"hook {command!r}: {problem}")
 
 
 def _line(action: ActionRecord) -> str:

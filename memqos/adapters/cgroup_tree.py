@@ -24,6 +24,7 @@ __all__ = [
     "MOUNT_TABLES",
     "OOM_FILES",
     "PROTECTION_FILES",
+    "SWAP_FILES",
     "TREE_FILES",
     "CgroupFiles",
     "Mount",
@@ -58,8 +59,10 @@ AUDIT_FILES = (
 EVENT_FILES = ("memory.current", "memory.events", "memory.events.local", "memory.pressure")
 #: What the OOM policy works on.
 OOM_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max", "cgroup.events")
+#: And where its expressions may use the variables of swap.
+SWAP_FILES = ("memory.swap.current",)
 #: All that any command reads of a cgroup.
-TREE_FILES = frozenset({*AUDIT_FILES, *EVENT_FILES, *OOM_FILES})
+TREE_FILES = frozenset({*AUDIT_FILES, *EVENT_FILES, *OOM_FILES, *SWAP_FILES})
 
 _LARGEST = 256 * 1024
 _CHUNK = 16 * 1024  # more than nearly all files; much larger buffers cost more than the read

@@ -18,14 +18,17 @@ from memqos.adapters.files import machine_error, open_file, read_input
 from memqos.adapters.host import Host
 from memqos.errors import InputError, MachineError
 from memqos.oom.layout import Part, Tree, expand
+from memqos.oom.preference import ATTRIBUTES, Preference, parse_preferences
 from memqos.oom.replay import Sample, parse_sample
 
 
 __all__ = [
     "list_tops",
+    "read_attributes",
     "read_layout",
     "read_oom_documents",
     "read_oom_tree",
+    "read_preferences",
     "read_recording",
 ]
 
@@ -43,6 +46,48 @@ def read_oom_documents(name: str | None) -> list[object]:
     if name is None:
         return []
     return [document.data for document in read_documents(read_input(name), name)]
+
+
+def read_preferences(name: str | None) -> dict[str, Preference]:
+    """Read a file of preferences, by UID; none without a file.
+
+    Raises:
+        MachineError: it cannot be read.
+        InputError: a line is malformed.
+    """
+    if name is None:
+        return {}
+    try:
+        return parse_preferences(read_input(name).decode("utf-8", "replace"))
+    except InputError as error:
+        raise error.locate(source=name) from None
+
+
+def read_attributes(mount: str, path: str) -> tuple[str, ...]:
+    """List the preferences that are set, as "1", on a cgroup's directory: names of `ATTRIBUTES`.
+
+    Those of systemd, ``user.…``, count on directories of root only: whoever owns a directory can
+    set them, so that a delegated cgroup could exempt itself. systemd-oomd has the same rule, and
+    lets a cgroup's owner decide below an ancestor of his own; there is no such ancestor here.
+    ``trusted.…`` take CAP_SYS_ADMIN to set and to see, and ``user.…`` Linux 5.7.
+    """
+    folder = os.path.join(mount, path)
+    try:
+        is_roots = os.stat(folder).st_uid == 0
+    except OSError:
+        return ()
+    return tuple(
+        name
+        for name in ATTRIBUTES
+        if (is_roots or not name.startswith("user.")) and _attribute(folder, name) == b"1"
+    )
+
+
+def _attribute(folder: str, name: str) -> bytes | None:
+    try:
+        return os.getxattr(folder, name)
+    except OSError:
+        return None  # not set (ENODATA), not known here (ENOTSUP), or gone (ENOENT)
 
 
 def read_oom_tree(

@@ -1,17 +1,35 @@
-"""Staying alive when memory is short: locked pages, a low OOM score, systemd's watchdog."""
+"""Staying alive when memory is short: locked and reserved pages, a low OOM score, a watchdog."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from memqos.adapters.files import machine_error
+from memqos.adapters.cgroup_tree import cgroup_of
+from memqos.adapters.files import machine_error, read_file
+from memqos.adapters.host import Host
+from memqos.cgroup import parse_size
+from memqos.errors import MachineError, MemqosError
+from memqos.oom.reserve import reserve_bytes, void_ancestor
 
 
-__all__ = ["lock_memory", "lower_oom_score", "notify", "watchdog_seconds"]
+__all__ = [
+    "lock_memory",
+    "lower_oom_score",
+    "notify",
+    "raise_oom_score",
+    "reserved_memory",
+    "watchdog_seconds",
+]
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+_OOM_SCORE = "/proc/self/oom_score_adj"
+# A file that is gone, and one of a container's cgroup, which is mounted read-only.
+_NOT_OURS = (errno.ENOENT, errno.EROFS)
 
 
 def lock_memory() -> str | None:
@@ -25,11 +43,87 @@ def lock_memory() -> str | None:
 def lower_oom_score(score: int) -> str | None:
     """Set our oom_score_adj; return what went wrong, None if nothing did."""
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(score))
+        _write(_OOM_SCORE, score)
     except OSError as error:
-        return str(machine_error("/proc/self/oom_score_adj", error))
+        return str(machine_error(_OOM_SCORE, error))
     return None
+
+
+def raise_oom_score() -> None:
+    """Set our oom_score_adj to 0 if it is lower.
+
+    For a child that inherits it: a hook that eats memory must not outlive everything else. System
+    calls only, fit for the time between fork and exec.
+    """
+    with suppress(OSError, MachineError):
+        if read_file(_OOM_SCORE).startswith(b"-"):
+            _write(_OOM_SCORE, 0)
+
+
+@contextmanager
+def reserved_memory(mount: str) -> Iterator[str | None]:
+    """Raise memory.min of our own cgroup if it holds nothing else, and put it back afterwards.
+
+    Yields what is to be told, None if nothing is. That we have no cgroup of our own, or cannot
+    write to it, is nothing: in a pod, whose cgroups kubelet owns, it is the rule.
+    """
+    try:
+        path = cgroup_of(Host(), os.getpid()).strip("/")
+        folder = os.path.join(mount, path)
+        processes = [int(pid) for pid in read_file(f"{folder}/cgroup.procs").split()]
+    except (MachineError, ValueError):
+        yield None
+        return
+    before = _memory_min(folder)
+    wanted = reserve_bytes(
+        cgroup=path,
+        processes=processes,
+        pid=os.getpid(),
+        memory_min=before,
+        resident_bytes=_resident_bytes(),
+    )
+    problem = None if wanted is None else _set_memory_min(folder, wanted)
+    if problem is None and _memory_min(folder):
+        above = void_ancestor(_ancestors(mount, path))
+        problem = above and f"memory.min of {above} is 0, so that of our cgroup is worth nothing"
+    try:
+        yield problem
+    finally:
+        if wanted is not None and before is not None and _memory_min(folder) == wanted:
+            _set_memory_min(folder, before)  # unless somebody else has decided since
+
+
+def _ancestors(mount: str, path: str) -> Iterator[tuple[str, int | None]]:
+    while path := path.rpartition("/")[0]:
+        yield path, _memory_min(os.path.join(mount, path))
+
+
+def _memory_min(folder: str) -> int | None:
+    try:
+        return parse_size(read_file(f"{folder}/memory.min").decode("ascii", "replace"))
+    except MemqosError:
+        return None
+
+
+def _set_memory_min(folder: str, size: int) -> str | None:
+    path = f"{folder}/memory.min"
+    try:
+        _write(path, size)
+    except OSError as error:
+        return None if error.errno in _NOT_OURS else str(machine_error(path, error))
+    return None
+
+
+def _resident_bytes() -> int:
+    return int(read_file("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _write(path: str, value: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, str(value).encode())
+    finally:
+        os.close(descriptor)
 
 
 def notify(message: str) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from attrs import define, evolve, field, frozen
 
-from memqos.adapters.cgroup_tree import OOM_FILES
+from memqos.adapters.cgroup_tree import OOM_FILES, SWAP_FILES
 from memqos.adapters.files import read_file
 from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
-from memqos.adapters.oom_files import read_layout
+from memqos.adapters.oom_files import read_attributes, read_layout
 from memqos.errors import MachineError
 from memqos.oom.action import ActionRecord, trigger_context
 from memqos.oom.config import OOMConfig
 from memqos.oom.guards import Guards, guarded_candidates
 from memqos.oom.handler import Cycle, HandlerState, Outcome, run_cycle
-from memqos.oom.layout import Layout, Tree
-from memqos.oom.victim import MOUNT, Scored
+from memqos.oom.layout import Layout, Part, Tree
+from memqos.oom.meminfo import meminfo_bytes
+from memqos.oom.victim import MOUNT, Candidate, Scored
 
 
 __all__ = ["Observation", "Watcher"]
@@ -54,7 +55,8 @@ class Watcher:
         mount: the cgroup2 mount.
         layout: which cgroups make up which class.
         config: expressions, order, interval; may be replaced between cycles.
-        guards: what is held back.
+        guards: what is held back; may be replaced between cycles.
+        xattrs: whether cgroups may say how they are to be treated.
         kill: whether victims are really killed.
         record: whether a sample reads the candidates too.
         meminfo: path of the node's ``meminfo``.
@@ -66,6 +68,7 @@ class Watcher:
     layout: Layout
     config: OOMConfig
     guards: Guards = field(factory=Guards)
+    xattrs: bool = False
     kill: bool = False
     record: bool = False
     meminfo: str = "/proc/meminfo"
@@ -80,25 +83,33 @@ class Watcher:
         names: tuple[str, ...] = _TRIGGER_FILES
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
-        tree = read_layout(self.mount, parts, names)
+        tree = self._read(parts, names)
         cycle = run_cycle(
             self.config,
             self.layout,
             self._state,
             tree,
             time.monotonic_ns(),
-            candidates=lambda: guarded_candidates(
-                read_layout(self.mount, self.layout.candidates, OOM_FILES),
-                self.layout,
-                self.guards,
-            ),
+            meminfo=self._meminfo() if self.config.swap else "",
+            candidates=self._candidates,
         )
         self._state = _pruned(cycle.state, tree)
         if cycle.outcome is not Outcome.FIRE:
             return Observation(tree=tree, cycle=cycle, action=None)
-        available = self._available()
+        available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
+
+    def _read(self, parts: Iterable[Part], names: tuple[str, ...]) -> Tree:
+        return read_layout(self.mount, parts, (*names, *SWAP_FILES) if self.config.swap else names)
+
+    def _candidates(self) -> Iterator[Candidate]:
+        return guarded_candidates(
+            self._read(self.layout.candidates, OOM_FILES),
+            self.layout,
+            self.guards,
+            partial(read_attributes, self.mount) if self.xattrs else None,
+        )
 
     def _act(self, cycle: Cycle, available: int | None) -> ActionRecord:
         record = ActionRecord(
@@ -144,13 +155,11 @@ class Watcher:
             self.after(path, str(report.outcome))
         return report
 
-    def _available(self) -> int | None:
+    def _meminfo(self) -> str:
         try:
-            text = read_file(self.meminfo).decode("ascii", "replace")
+            return read_file(self.meminfo).decode("ascii", "replace")
         except MachineError:
-            return None
-        match = re.search(r"^MemAvailable:\s+([0-9]{1,15}) kB$", text, re.MULTILINE)
-        return None if match is None else int(match[1]) * 1024
+            return ""
 
 
 def _pruned(state: HandlerState, tree: Tree) -> HandlerState:

@@ -74,12 +74,14 @@ class OOMConfig:
         ranking: checked ranking expression.
         strict: ``strictCgroupClassOrdering``.
         interval_ns: ``sampleInterval`` in nanoseconds.
+        swap: whether the expressions may use the variables of swap.
     """
 
     trigger: Checked
     ranking: Checked
     strict: bool = True
     interval_ns: int = DEFAULT_INTERVAL_NS
+    swap: bool = False
 
 
 def is_oom_config(document: object) -> bool:
@@ -105,6 +107,7 @@ def check_documents(
     ranking: str | None = None,
     strict: bool | None = None,
     interval_ns: int | None = None,
+    swap: bool = False,
 ) -> OOMConfig | tuple[ConfigProblem, ...]:
     """Check an OOMConfig and fill in the defaults; an absent document is all defaults.
 
@@ -115,6 +118,7 @@ def check_documents(
         ranking: overrides the document's.
         strict: overrides the document's.
         interval_ns: overrides the document's.
+        swap: whether the expressions may use the variables of swap, which Talos does not have.
 
     Returns:
         The configuration, or everything that is wrong with it.
@@ -137,8 +141,8 @@ def check_documents(
     for name, given in texts.items():
         if given is None:
             texts[name] = _text(document, name, problems)
-    checked_trigger = _expression("triggerExpression", texts, problems)
-    checked_ranking = _expression("cgroupRankingExpression", texts, problems)
+    checked_trigger = _expression("triggerExpression", texts, problems, swap=swap)
+    checked_ranking = _expression("cgroupRankingExpression", texts, problems, swap=swap)
     given_strict = document.get("strictCgroupClassOrdering")
     if given_strict is not None and not isinstance(given_strict, bool):
         problems.append(ConfigProblem("strictCgroupClassOrdering", "expected true or false"))
@@ -153,6 +157,7 @@ def check_documents(
         ranking=checked_ranking,
         strict=True if given_strict is None else given_strict,
         interval_ns=interval,
+        swap=swap,
     )
     if strict is not None:
         config = evolve(config, strict=strict)
@@ -183,11 +188,11 @@ def _text(document: Mapping[str, object], name: str, problems: list[ConfigProble
 
 
 def _expression(
-    name: str, texts: Mapping[str, str | None], problems: list[ConfigProblem]
+    name: str, texts: Mapping[str, str | None], problems: list[ConfigProblem], *, swap: bool
 ) -> Checked | None:
     is_trigger = name == "triggerExpression"
     text = texts[name] or (DEFAULT_TRIGGER if is_trigger else DEFAULT_RANKING)
-    checked = check_trigger(text) if is_trigger else check_ranking(text)
+    checked = (check_trigger if is_trigger else check_ranking)(text, swap=swap)
     if isinstance(checked, Problems):
         what = "trigger" if is_trigger else "cgroup scoring"
         problems += [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from memqos.oom.layout import Layout, Tree
+from memqos.oom.preference import Preference, preference_of
 from memqos.oom.victim import MOUNT, Candidate, find_candidates
 
 
@@ -22,18 +23,33 @@ class Guards:
         skip_unpopulated: pass over cgroups without processes, which a kill would waste a cycle on.
         skip_unknown_limit: pass over cgroups whose memory.max cannot be read, which the default
             ranking takes for unlimited.
-        protected_uids: of pods that are never chosen.
+        preferences: of pods, by UID.
         available_bytes: do nothing while MemAvailable is at least this; None for no such guard.
     """
 
     skip_unpopulated: bool = False
     skip_unknown_limit: bool = False
-    protected_uids: frozenset[str] = frozenset()
+    preferences: Mapping[str, Preference] = Factory(dict)
     available_bytes: int | None = None
 
 
-def guarded_candidates(tree: Tree, layout: Layout, guards: Guards) -> Iterator[Candidate]:
-    """Yield the candidates that no guard holds back, in the order of enumeration."""
+def guarded_candidates(
+    tree: Tree,
+    layout: Layout,
+    guards: Guards,
+    attributes: Callable[[str], Iterable[str]] | None = None,
+) -> Iterator[Candidate]:
+    """Yield the candidates that no guard holds back, in the order of enumeration.
+
+    Those that are never to be chosen are among them, so that it can be told why they are not.
+
+    Args:
+        tree: the cgroups' files.
+        layout: which cgroups make up which class.
+        guards: what is held back or preferred.
+        attributes: tells a path's extended attributes (see `memqos.oom.preference`); None where
+            they do not count.
+    """
     for candidate in find_candidates(tree, layout):
         path = candidate.path.removeprefix(f"{MOUNT}/")
         files = tree.get(path, {})
@@ -43,8 +59,5 @@ def guarded_candidates(tree: Tree, layout: Layout, guards: Guards) -> Iterator[C
             r"max|[0-9]+", files.get("memory.max", "").strip()
         ):
             continue
-        # systemd's names of slices have _ where a UID has -.
-        name = path.rpartition("/")[2].replace("_", "-")
-        if any(uid in name for uid in guards.protected_uids):
-            continue
-        yield candidate
+        given = () if attributes is None else attributes(path)
+        yield candidate._replace(preference=preference_of(path, guards.preferences, given))

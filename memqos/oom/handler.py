@@ -76,6 +76,7 @@ def run_cycle(
     tree: Tree,
     now_ns: int,
     *,
+    meminfo: str = "",
     candidates: Callable[[], Iterable[Candidate]] | None = None,
 ) -> Cycle:
     """Collect, evaluate, and choose a victim if the trigger fires.
@@ -86,12 +87,15 @@ def run_cycle(
         state: of the cycle before.
         tree: the cgroups' files.
         now_ns: monotonic time.
+        meminfo: text of /proc/meminfo, for the variables of swap.
         candidates: called when the trigger fires; the default finds them in `tree`.
 
     The timer restarts whenever the trigger fires, even when nothing is eligible.
     """
     try:
-        collected = collect(tree, layout, state.previous, config.interval_ns)
+        collected = collect(
+            tree, layout, state.previous, config.interval_ns, swap=config.swap, meminfo=meminfo
+        )
     except CollectError as error:
         failed = HandlerState(previous=error.previous, last_trigger_ns=state.last_trigger_ns)
         return _cycle(Outcome.COLLECT_ERROR, failed, error=error.message)

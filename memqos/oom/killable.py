@@ -77,7 +77,8 @@ def _judge(pod: Pod, config: OOMConfig) -> KillablePod:
     if qos is QOSClass.BEST_EFFORT or not limits_declared(pod):
         limit = 0
     path = f"{MOUNT}/{_FOLDERS[oom_class]}/pod{pod.uid or '?'}"
-    scored = score(Candidate(path, oom_class, _SAMPLE, _SAMPLE, limit or None), config.ranking)
+    candidate = Candidate(path, oom_class, _SAMPLE, _SAMPLE, limit or None, _SAMPLE)
+    scored = score(candidate, config.ranking)
     found = KillablePod(pod.path, oom_class, limit or None, scored.eligible, None, "", None)
     if scored.error is not None:
         return found._replace(
@@ -113,7 +114,8 @@ def _why_unlimited(pod: Pod, qos: QOSClass) -> str:
 
 
 def _remedy(pod: Pod, config: OOMConfig, oom_class: OOMClass) -> str:
-    limited = score(Candidate("", oom_class, _SAMPLE, _SAMPLE, 2 * _SAMPLE), config.ranking)
+    candidate = Candidate("", oom_class, _SAMPLE, _SAMPLE, 2 * _SAMPLE, _SAMPLE)
+    limited = score(candidate, config.ranking)
     if limited.score is not None and not limited.eligible:
         missing = ", ".join(_without_limit(pod)) or "the pod"
         return f"a memory limit on {missing}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
 from memqos.oom.expression import EvaluationError
-from memqos.oom.metrics import NEVER_NS, metric_names
+from memqos.oom.metrics import NEVER_NS, zero_values
 from memqos.oom.victim import Candidate, score
 
 
@@ -57,11 +57,7 @@ def lint(config: OOMConfig) -> Iterator[LintWarning]:
 
 def _lint_trigger(config: OOMConfig) -> Iterator[LintWarning]:
     trigger, field = config.trigger, "triggerExpression"
-    zero: dict[str, object] = {
-        name: {int(oom_class): 0.0 for oom_class in OOMClass} if "qos_" in name else 0.0
-        for name in metric_names()
-    }
-    zero["time_since_trigger"] = NEVER_NS
+    zero = {**zero_values(swap=config.swap), "time_since_trigger": NEVER_NS}
     if trigger.constant is not None:
         effect = "fires at every sample" if trigger.constant else "never fires"
         yield LintWarning(LintCode.TRIGGER_CONSTANT, field, f"the trigger {effect}")
@@ -71,7 +67,8 @@ def _lint_trigger(config: OOMConfig) -> Iterator[LintWarning]:
             yield LintWarning(
                 LintCode.TRUE_ON_ZERO,
                 field,
-                "the trigger fires on a node without any pressure, and on one without PSI",
+                "the trigger fires on a node without any pressure, and on one without PSI"
+                + (", or without swap" if {"swap_total", "swap_free"} & trigger.names else ""),
             )
     except EvaluationError as error:
         yield LintWarning(LintCode.TRIGGER_FAILS, field, f"fails on a calm node: {error}")
@@ -101,7 +98,7 @@ def _lint_ranking(config: OOMConfig) -> Iterator[LintWarning]:
         )
         return
     unlimited = [
-        score(Candidate("/sys/fs/cgroup/x", oom_class, _SAMPLE, _SAMPLE), ranking)
+        score(Candidate("/sys/fs/cgroup/x", oom_class, _SAMPLE, _SAMPLE, swap=_SAMPLE), ranking)
         for oom_class in OOMClass
     ]
     absent = [score(Candidate("/sys/fs/cgroup/x", oom_class), ranking) for oom_class in OOMClass]

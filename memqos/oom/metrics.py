@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from memqos.oom.classes import OOMClass
 from memqos.oom.layout import Layout, Tree, children, expand
+from memqos.oom.meminfo import meminfo_bytes
 
 
-__all__ = ["NEVER_NS", "CollectError", "Collected", "collect", "metric_names"]
+__all__ = ["NEVER_NS", "CollectError", "Collected", "collect", "metric_names", "zero_values"]
 
 #: time_since_trigger before the first trigger: Go saturates there.
 NEVER_NS = 2**63 - 1
@@ -23,6 +24,8 @@ _LINES = ("some", "full")
 _SPANS = ("avg10", "avg60", "avg300", "total")
 _PSI = tuple(f"{line}_{span}" for line in _LINES for span in _SPANS)
 _MEMORY = ("current", "peak", "max")
+_SWAP = ("swap_current",)
+_SWAP_TOTALS = {"swap_total": "SwapTotal", "swap_free": "SwapFree"}
 _MAX_INT64 = 2**63 - 1
 
 
@@ -48,15 +51,33 @@ class Collected(NamedTuple):
     previous: Mapping[str, float]
 
 
-def metric_names() -> tuple[str, ...]:
-    """Return the names of all metrics, time_since_trigger left out."""
+def metric_names(*, swap: bool = False) -> tuple[str, ...]:
+    """Return the names of all metrics, time_since_trigger and the node's swap left out."""
     names = [f"memory_{name}" for name in _PSI]
-    names += [f"qos_memory_{name}" for name in (*_PSI, *_MEMORY)]
+    names += [f"qos_memory_{name}" for name in (*_PSI, *_MEMORY, *(_SWAP if swap else ()))]
     return tuple(name for base in names for name in (base, f"d_{base}"))
 
 
+def zero_values(*, swap: bool = False) -> dict[str, Any]:
+    """Return every variable as it is where nothing can be read, time_since_trigger left out.
+
+    Swap that is not there is 0, too: 0 bytes of free swap are no sign of pressure.
+    """
+    values: dict[str, Any] = {
+        name: {int(oom_class): 0.0 for oom_class in OOMClass} if "qos_" in name else 0.0
+        for name in metric_names(swap=swap)
+    }
+    return values | dict.fromkeys(_SWAP_TOTALS, 0) if swap else values
+
+
 def collect(
-    tree: Tree, layout: Layout, previous: Mapping[str, float], interval_ns: int
+    tree: Tree,
+    layout: Layout,
+    previous: Mapping[str, float],
+    interval_ns: int,
+    *,
+    swap: bool = False,
+    meminfo: str = "",
 ) -> Collected:
     """Work out every metric of a sample.
 
@@ -66,6 +87,8 @@ def collect(
         previous: of the sample before, empty at the start.
         interval_ns: the configured interval; derivatives are divided by it, not by the time that
             really passed.
+        swap: whether the variables of swap are wanted.
+        meminfo: text of /proc/meminfo, for those of the node.
 
     Raises:
         CollectError: a pressure file lacks a line or a span, or the interval is not positive.
@@ -74,17 +97,18 @@ def collect(
         raise CollectError("the sample interval is not positive", previous)
     seconds = interval_ns / 1e9
     memory = dict(previous)
-    zero = {int(oom_class): 0.0 for oom_class in OOMClass}
-    values: dict[str, Any] = {
-        name: dict(zero) if "qos_" in name else 0.0 for name in metric_names()
-    }
+    values = zero_values(swap=swap)
+    if swap:
+        for name, line in _SWAP_TOTALS.items():
+            values[name] = meminfo_bytes(meminfo, line) or 0
+    figures = (*_MEMORY, *(_SWAP if swap else ()))
     for name, value in _pressure(tree, "", memory).items():
         values[f"memory_{name}"] = value
         values[f"d_memory_{name}"] = _derive("", name, value, memory, seconds)
     for path, oom_class in expand(layout.metrics, children(tree)):
         files = tree.get(path, {})
         found = _pressure(tree, path, memory)
-        found |= {name: _int64(files.get(f"memory.{name}")) for name in _MEMORY}
+        found |= {name: _int64(files.get(f"memory.{name.replace('_', '.')}")) for name in figures}
         for name, value in found.items():
             values[f"qos_memory_{name}"][int(oom_class)] += value
             derived = _derive(path, name, value, memory, seconds)

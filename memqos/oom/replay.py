@@ -14,6 +14,7 @@ from memqos.errors import InputError
 from memqos.oom.config import OOMConfig
 from memqos.oom.handler import Cycle, HandlerState, Outcome, run_cycle
 from memqos.oom.layout import Layout, Tree
+from memqos.oom.meminfo import meminfo_bytes
 from memqos.oom.victim import MOUNT
 
 
@@ -85,12 +86,16 @@ def replay(
             state = HandlerState(last_trigger_ns=now - since_trigger_ns)
         first = False
         tree = _without(sample.tree, killed) if killed else sample.tree
-        cycle = run_cycle(config, layout, state, tree, now)
+        meminfo = sample.proc.get("proc/meminfo", "")
+        cycle = run_cycle(config, layout, state, tree, now, meminfo=meminfo)
         state = cycle.state
         victim = cycle.selection.victim if cycle.selection else None
         if follow_kills and victim is not None:
             killed.add(victim.candidate.path.removeprefix(f"{MOUNT}/"))
-        yield Step(sample.seconds, cycle, *_memory(sample.proc.get("proc/meminfo", "")))
+        available, total = (
+            meminfo_bytes(meminfo, f"Mem{name}") for name in ("Available", "Total")
+        )
+        yield Step(sample.seconds, cycle, available, total)
 
 
 def _without(tree: Tree, killed: set[str]) -> dict[str, Mapping[str, str]]:
@@ -99,16 +104,6 @@ def _without(tree: Tree, killed: set[str]) -> dict[str, Mapping[str, str]]:
         for path, files in tree.items()
         if not any(path == gone or path.startswith(f"{gone}/") for gone in killed)
     }
-
-
-def _memory(meminfo: str) -> tuple[int | None, int | None]:
-    values: dict[str, int] = {}
-    for line in meminfo.splitlines():
-        name, _, rest = line.partition(":")
-        number = rest.split()[:1]
-        if name in ("MemTotal", "MemAvailable") and number and number[0].isdigit():
-            values[name] = int(number[0][:15]) * 1024
-    return values.get("MemAvailable"), values.get("MemTotal")
 
 
 @frozen(kw_only=True)

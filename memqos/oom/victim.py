@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from attrs import frozen
@@ -12,6 +13,7 @@ from attrs import frozen
 from memqos.oom.classes import OOMClass
 from memqos.oom.expression import Checked, EvaluationError
 from memqos.oom.layout import Layout, Tree, children, expand
+from memqos.oom.preference import Preference
 
 
 __all__ = [
@@ -40,6 +42,8 @@ class Candidate(NamedTuple):
         current: memory.current.
         peak: memory.peak.
         max: memory.max.
+        swap: memory.swap.current.
+        preference: which group it belongs to.
     """
 
     path: str
@@ -47,6 +51,8 @@ class Candidate(NamedTuple):
     current: int | None = None
     peak: int | None = None
     max: int | None = None
+    swap: int | None = None
+    preference: Preference = Preference.PLAIN
 
 
 class Eligibility(StrEnum):
@@ -56,6 +62,8 @@ class Eligibility(StrEnum):
     LIMITED = "limited"
     NOT_POSITIVE = "score-not-positive"
     ERROR = "error"
+    NEVER = "never"
+    OTHER_PREFERENCE = "another-preference-goes-first"
     OTHER_CLASS = "a-less-important-class-goes-first"
 
 
@@ -69,8 +77,12 @@ class Scored(NamedTuple):
 
     @property
     def eligible(self) -> bool:
-        """Whether its score makes it a victim at all, whatever the order of classes."""
-        return self.eligibility in (Eligibility.ELIGIBLE, Eligibility.OTHER_CLASS)
+        """Whether it can be a victim at all, whatever the order of preferences and classes."""
+        return self.eligibility in (
+            Eligibility.ELIGIBLE,
+            Eligibility.OTHER_PREFERENCE,
+            Eligibility.OTHER_CLASS,
+        )
 
 
 @frozen(kw_only=True)
@@ -97,6 +109,7 @@ def find_candidates(tree: Tree, layout: Layout) -> tuple[Candidate, ...]:
             _reported(tree, path, "memory.current"),
             _reported(tree, path, "memory.peak"),
             _reported(tree, path, "memory.max"),
+            _reported(tree, path, "memory.swap.current"),
         )
         for path, oom_class in expand(layout.candidates, children(tree))
     )
@@ -116,6 +129,7 @@ def score(candidate: Candidate, ranking: Checked) -> Scored:
         "memory_max": candidate.max,
         "memory_current": candidate.current,
         "memory_peak": candidate.peak,
+        "memory_swap_current": candidate.swap,
         "path": candidate.path,
         "class": int(candidate.oom_class),
     }
@@ -123,6 +137,8 @@ def score(candidate: Candidate, ranking: Checked) -> Scored:
         value = float(ranking.evaluate(values))
     except EvaluationError as error:
         return Scored(candidate, None, str(error), Eligibility.ERROR)
+    if candidate.preference is Preference.NEVER:
+        return Scored(candidate, value, None, Eligibility.NEVER)
     if value > 0:
         return Scored(candidate, value, None, Eligibility.ELIGIBLE)
     limited = candidate.max is not None and "memory_max" in ranking.names
@@ -142,24 +158,31 @@ def select_victim(scored: Iterable[Scored], *, strict: bool) -> Selection:
         scored: the candidates.
         strict: the least important class with an eligible candidate goes first.
 
-    Ties go by class, then larger memory.current, then path; Talos leaves them to chance.
+    The first preference with an eligible candidate goes before the others. Ties go by class, then
+    larger memory.current, then path; Talos leaves them to chance.
     """
-    every = tuple(scored)
+    every = _first_group(scored, "preference", Eligibility.OTHER_PREFERENCE)
+    if strict:
+        every = _first_group(every, "oom_class", Eligibility.OTHER_CLASS)
     eligible = [item for item in every if item.eligibility is Eligibility.ELIGIBLE]
     if not eligible:
         return Selection(victim=None, scored=every)
-    if strict:
-        least = min(item.candidate.oom_class for item in eligible)
-        eligible = [item for item in eligible if item.candidate.oom_class is least]
-        every = tuple(
-            item._replace(eligibility=Eligibility.OTHER_CLASS)
-            if item.eligibility is Eligibility.ELIGIBLE and item.candidate.oom_class is not least
-            else item
-            for item in every
-        )
     best = min(eligible, key=_order)
     tied = tuple(item for item in eligible if item.score == best.score and item is not best)
     return Selection(victim=best, scored=every, tied=tied)
+
+
+def _first_group(scored: Iterable[Scored], by: str, reason: Eligibility) -> tuple[Scored, ...]:
+    """Pass over the eligible ones for a reason, but for those with the lowest value."""
+    every, group = tuple(scored), attrgetter(f"candidate.{by}")
+    eligible = [item for item in every if item.eligibility is Eligibility.ELIGIBLE]
+    first = min(map(group, eligible), default=None)
+    return tuple(
+        item._replace(eligibility=reason)
+        if item.eligibility is Eligibility.ELIGIBLE and group(item) != first
+        else item
+        for item in every
+    )
 
 
 def _order(item: Scored) -> tuple[float, int, int, str]:

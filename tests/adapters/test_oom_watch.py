@@ -1,5 +1,6 @@
 """What watch-oom stands on: recording, serving metrics, signals, systemd."""
 
+import errno
 import json
 import os
 import resource
@@ -10,18 +11,26 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from memqos.adapters import self_protection
+from memqos.adapters import hooks, oom_files, self_protection
 from memqos.adapters.metrics_server import MetricsServer
-from memqos.adapters.oom_files import list_tops, read_layout, read_recording
+from memqos.adapters.oom_files import (
+    list_tops,
+    read_attributes,
+    read_layout,
+    read_preferences,
+    read_recording,
+)
 from memqos.adapters.recorder import Recorder
-from memqos.adapters.self_protection import notify, watchdog_seconds
+from memqos.adapters.self_protection import notify, reserved_memory, watchdog_seconds
 from memqos.adapters.signals import SignalClock
-from memqos.errors import MachineError
+from memqos.errors import InputError, MachineError
 from memqos.oom.classes import OOMClass
 from memqos.oom.layout import Part
+from memqos.oom.preference import Preference
 
 
 class TestReadLayout:
@@ -185,17 +194,180 @@ class TestSystemd:
         assert watchdog_seconds() is None
 
 
-def test_lower_oom_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The score is written where it can be, and a refusal is a sentence."""
+UID = "5f0c9a1e-0000-4000-8000-00000000000a"
+
+
+class TestPreferences:
+    """A file of the operator, and what cgroups say of themselves."""
+
+    def test_file(self, tmp_path: Path) -> None:
+        """A fault names the file and the line."""
+        path = tmp_path / "pods"
+        assert read_preferences(None) == {}
+        path.write_text(f"{UID} never\n")
+        assert read_preferences(str(path)) == {UID: Preference.NEVER}
+        path.write_bytes(b"# \xff\n\xff\n")
+        with pytest.raises(InputError, match=f"{path}: line 2: expected a pod's UID"):
+            read_preferences(str(path))
+        with pytest.raises(MachineError, match="No such file"):
+            read_preferences(str(tmp_path / "gone"))
+
+    @pytest.mark.parametrize(
+        ("owner", "expected"),
+        [
+            (0, ("user.oomd_omit", "trusted.oomd_prefer")),
+            (1000, ("trusted.oomd_prefer",)),
+            (None, ()),
+        ],
+    )
+    def test_attributes(
+        self, monkeypatch: pytest.MonkeyPatch, owner: int | None, expected: tuple[str, ...]
+    ) -> None:
+        """Only "1" is set, errors are not, and user.… counts on root's directories only."""
+        texts = {"user.oomd_omit": b"1", "trusted.oomd_prefer": b"1", "user.oomd_avoid": b"0"}
+
+        def stat(path: str) -> SimpleNamespace:
+            assert path == "/mount/system/x"
+            if owner is None:
+                raise FileNotFoundError
+            return SimpleNamespace(st_uid=owner)
+
+        def getxattr(path: str, name: str) -> bytes:
+            assert path == "/mount/system/x"
+            if name not in texts:
+                raise OSError(errno.ENODATA, "No data available")
+            return texts[name]
+
+        fake = SimpleNamespace(path=os.path, stat=stat, getxattr=getxattr)
+        monkeypatch.setattr(oom_files, "os", fake)
+        assert read_attributes("/mount", "system/x") == expected
+
+    def test_attributes_of_a_real_directory(self, tmp_path: Path) -> None:
+        """Without any, on whatever file system this is."""
+        assert read_attributes(str(tmp_path), "") == ()
+        assert read_attributes(str(tmp_path), "gone") == ()
+
+
+@pytest.fixture
+def oom_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return a file that stands for /proc/self/oom_score_adj."""
     place = tmp_path / "oom_score_adj"
-    real = open
+    monkeypatch.setattr(self_protection, "_OOM_SCORE", str(place))
+    return place
 
-    def elsewhere(_path: str, *arguments: str, **more: str) -> object:
-        return real(place, *arguments, **more)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(self_protection, "open", elsewhere, raising=False)
+def test_lower_oom_score(oom_score: Path) -> None:
+    """The score is written where it can be, and a refusal is a sentence."""
+    oom_score.write_text("0\n")
     assert self_protection.lower_oom_score(-900) is None
-    assert place.read_text() == "-900"
-    place.unlink()
-    place.mkdir()
+    assert oom_score.read_text() == "-900"
+    oom_score.unlink()
+    oom_score.mkdir()
     assert "Is a directory" in str(self_protection.lower_oom_score(-900))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("-900\n", "0"), ("0\n", "0\n"), ("999\n", "999\n"), (None, None)]
+)
+def test_hooks_get_no_lowered_score(
+    oom_score: Path, tmp_path: Path, before: str | None, after: str | None
+) -> None:
+    """A hook gives up a score that protects it, keeps any other, and runs in any case."""
+    if before is not None:
+        oom_score.write_text(before)
+    command = f"touch {tmp_path}/ran"
+    assert hooks.run_hook(command, 20, victim="/v", outcome="") is None
+    assert (tmp_path / "ran").exists()
+    assert (oom_score.read_text() if oom_score.exists() else None) == after
+
+
+class TestReservedMemory:
+    """memory.min of our own cgroup, on directories that look like it."""
+
+    @pytest.fixture
+    def own(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        """Return our own cgroup, whose ancestor has something to share."""
+        monkeypatch.setattr(self_protection, "cgroup_of", lambda *_: "/a.slice/own.service")
+        monkeypatch.setattr(self_protection, "_resident_bytes", lambda: 36 << 20)
+        own = tmp_path / "a.slice/own.service"
+        own.mkdir(parents=True)
+        (own / "cgroup.procs").write_text(f"{os.getpid()}\n")
+        (own / "memory.min").write_text("4096\n")
+        (tmp_path / "a.slice/memory.min").write_text("209715200\n")
+        return own
+
+    def test_raised_and_put_back(self, own: Path, tmp_path: Path) -> None:
+        """36 MiB and the margin of 64, until the end."""
+        with reserved_memory(str(tmp_path)) as problem:
+            assert problem is None
+            assert (own / "memory.min").read_text() == str(100 << 20)
+        assert (own / "memory.min").read_text() == "4096"
+
+    def test_put_back_after_a_fault(self, own: Path, tmp_path: Path) -> None:
+        """Whatever ends the watch."""
+        with pytest.raises(KeyboardInterrupt), reserved_memory(str(tmp_path)):
+            raise KeyboardInterrupt
+        assert (own / "memory.min").read_text() == "4096"
+
+    def test_others_decide(self, own: Path, tmp_path: Path) -> None:
+        """What somebody else has written meanwhile stays, and a cgroup may be gone by then."""
+        with reserved_memory(str(tmp_path)):
+            (own / "memory.min").write_text("8192\n")
+        assert (own / "memory.min").read_text() == "8192\n"
+        with reserved_memory(str(tmp_path)):
+            (own / "memory.min").unlink()
+
+    @pytest.mark.parametrize("memory_min", ["4096\n", "209715200\n"])
+    def test_void(self, own: Path, tmp_path: Path, memory_min: str) -> None:
+        """An ancestor with 0 is told, whether memory.min is ours or was there before."""
+        (own / "memory.min").write_text(memory_min)
+        (tmp_path / "a.slice/memory.min").write_text("0\n")
+        with reserved_memory(str(tmp_path)) as problem:
+            assert problem == "memory.min of a.slice is 0, so that of our cgroup is worth nothing"
+
+    @pytest.mark.parametrize("processes", ["", "1\n", "garbage\n"])
+    def test_shared(self, own: Path, tmp_path: Path, processes: str) -> None:
+        """A cgroup that holds others is not ours to protect, and nothing is said."""
+        with (own / "cgroup.procs").open("a") as file:
+            file.write(processes)
+        (own / "memory.min").write_text("0\n" if processes else "max\n")
+        before = (own / "memory.min").read_text()
+        with reserved_memory(str(tmp_path)) as problem:
+            assert problem is None
+            assert (own / "memory.min").read_text() == before
+
+    def test_no_such_file(self, own: Path, tmp_path: Path) -> None:
+        """No memory controller, no cgroup v2, another mount: nothing is said."""
+        (own / "memory.min").unlink()
+        with reserved_memory(str(tmp_path)) as problem:
+            assert problem is None
+        with reserved_memory(str(tmp_path / "gone")) as problem:
+            assert problem is None
+        assert not (own / "memory.min").exists()
+
+    @pytest.mark.parametrize(
+        ("number", "told"), [(errno.EROFS, False), (errno.ENOENT, False), (errno.EACCES, True)]
+    )
+    def test_refused(
+        self,
+        own: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        number: int,
+        told: bool,
+    ) -> None:
+        """A read-only mount is the rule in a pod; a lack of rights is told."""
+
+        def refuse(_path: str, _value: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(self_protection, "_write", refuse)
+        with reserved_memory(str(tmp_path)) as problem:
+            expected = f"{own}/memory.min: {os.strerror(number)}"
+            assert problem == (expected if told else None)
+        assert (own / "memory.min").read_text() == "4096\n"
+
+    def test_resident_bytes(self) -> None:
+        """Python alone is some MiB, and less than the peak."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert 4 << 20 < self_protection._resident_bytes() <= peak + (8 << 20)

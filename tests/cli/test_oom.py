@@ -1,8 +1,11 @@
 """check-oom-config, select-victim, list-killable and replay-oom, as a user runs them."""
 
+import errno
 import gzip
 import json
 import math
+import os
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,21 @@ class TestCheckOOMConfig:
         answer = memqos("check-oom-config", base, "--config-patch", patch, "-o", "json")
         assert answer.json["effective"]["triggerExpression"] == "false"
         assert answer.json["effective"]["sampleIntervalNanoseconds"] == 2 * 10**9
+
+    def test_swap(self, tmp_path: Path) -> None:
+        """Variables of swap are unknown unless asked for; no swap is no pressure."""
+        trigger = 'swap_free < MiB && time_since_trigger > duration("5s")'
+        path = config_file(tmp_path, triggerExpression=trigger)
+        refused = memqos("check-oom-config", path)
+        assert refused.code == 1
+        assert "undeclared reference to 'swap_free'" in refused.out
+        answer = memqos("check-oom-config", path, "--swap-variables", "-o", "json")
+        assert answer.code == 0
+        (warning, *_) = answer.json["warnings"]
+        assert (warning["code"], warning["message"].endswith("or without swap")) == (
+            "true-on-zero",
+            True,
+        )
 
     @pytest.mark.parametrize("text", ["a: [", "\x00", "&a [*a"])
     def test_no_yaml(self, tmp_path: Path, text: str) -> None:
@@ -141,6 +159,62 @@ class TestSelectVictim:
         assert answer.json["victim"]["score"] == "Infinity"
         assert len(answer.json["tied"]) == 0  # other classes do not tie under strict order
 
+    def test_preferences(self, tree: Path, tmp_path: Path) -> None:
+        """The preferred pod goes first; who is never chosen is told with the reason."""
+        uids = [f"5f0c9a1e-0000-4000-8000-00000000000{number}" for number in range(3)]
+        pods = tree / "kubepods/besteffort"
+        for uid in uids:
+            cgroup(pods / f"pod{uid}", memory_current="7", memory_max="max")
+        preferences = tmp_path / "pods"
+        words = ("prefer", "avoid", "never")
+        preferences.write_text(
+            "".join(f"{uid} {word}\n" for uid, word in zip(uids, words, strict=True))
+        )
+        arguments = ("select-victim", "--cgroup-root", tree, "--preferences", preferences)
+        document = memqos(*arguments, "-o", "json").json
+        assert document["victim"]["path"] == f"/sys/fs/cgroup/kubepods/besteffort/pod{uids[0]}"
+        assert [(c["preference"], c["reason"]) for c in document["candidates"][:5]] == [
+            ("plain", "another-preference-goes-first"),
+            ("prefer", "eligible"),
+            ("avoid", "another-preference-goes-first"),
+            ("never", "never"),
+            ("plain", "another-preference-goes-first"),
+        ]
+        assert "preferences decide, then the least important" in " ".join(
+            memqos(*arguments).out.split()
+        )
+
+    def test_xattrs(self, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What cgroups say of themselves counts on request, on a live tree."""
+
+        def getxattr(path: str, name: str) -> bytes:
+            if path.endswith("/pod2") and name == "trusted.oomd_prefer":
+                return b"1"
+            raise OSError(errno.ENODATA, "No data available")
+
+        monkeypatch.setattr(os, "getxattr", getxattr)
+        plain = memqos("select-victim", "--cgroup-root", tree, "-o", "json").json
+        assert plain["victim"]["path"].endswith("/pod1")
+        assert "preference" not in plain["candidates"][0]
+        asked = memqos("select-victim", "--cgroup-root", tree, "--xattrs", "-o", "json").json
+        assert asked["victim"]["path"].endswith("/pod2")
+        archive = tmp_path / "node.tar"
+        with tarfile.open(archive, "w") as tar:
+            tar.add(tree, "sys/fs/cgroup")
+        assert memqos("select-victim", "--root", archive).code == 0
+        assert memqos("select-victim", "--root", archive, "--xattrs").code == 2
+
+    def test_swap(self, tree: Path) -> None:
+        """The file is read, ranked by and told on request only."""
+        (tree / "kubepods/burstable/pod2/memory.swap.current").write_text("64\n")
+        ranking = ("--ranking", "double(memory_swap_current.orValue(0u))")
+        arguments = ("select-victim", "--cgroup-root", tree, "-o", "json")
+        document = memqos(*arguments, *ranking, "--swap-variables").json
+        assert document["victim"]["path"] == "/sys/fs/cgroup/kubepods/burstable/pod2"
+        assert [c["memorySwapCurrent"] for c in document["candidates"]] == [None, 64] + [None] * 3
+        assert memqos(*arguments, *ranking).code == 1
+        assert "memorySwapCurrent" not in memqos(*arguments).json["candidates"][1]
+
     def test_layout_is_ambiguous(self, tree: Path) -> None:
         """Both trees stand: no answer, unless told."""
         (tree / "kubepods.slice").mkdir()
@@ -211,6 +285,15 @@ class TestListKillable:
     def test_wrong_pattern(self, manifests: Path) -> None:
         """Wrong usage."""
         assert memqos("list-killable", "-f", manifests, "--fail-on", "prod").code == 2
+
+    def test_swap(self, manifests: Path, tmp_path: Path) -> None:
+        """A ranking by swap is judged at 1 GiB of it, as one by memory is."""
+        ranking = "memory_max.hasValue() ? 0.0 : double(memory_swap_current.orValue(0u))"
+        config = config_file(tmp_path, cgroupRankingExpression=ranking)
+        arguments = ("list-killable", "-f", manifests, "--config", config)
+        assert memqos(*arguments).code == 1
+        pods = memqos(*arguments, "--swap-variables", "-o", "json").json["pods"]
+        assert [pod["eligible"] for pod in pods] == [False, True]
 
     def test_invalid_config(self, manifests: Path, tmp_path: Path) -> None:
         """Nothing is judged with a broken expression."""

@@ -10,6 +10,8 @@ from memqos.memory_manager.checkpoint import ChecksumStatus, Format
 from memqos.memory_manager.iomem import ImageStatus
 from memqos.memory_manager.options import ToleranceSource
 from memqos.memory_manager.reasons import Reason, Verdict
+from memqos.oom.preference import Preference
+from memqos.oom.victim import Eligibility
 from tests.support.program import memqos
 
 
@@ -50,6 +52,10 @@ def test_enums() -> None:
     assert checkpoint["checksum"]["enum"] == [*map(str, ChecksumStatus), None]
     tolerance = json.loads(schema_text("DriftTolerance"))
     assert tolerance["properties"]["status"]["enum"] == [str(status) for status in ImageStatus]
+    selection = json.loads(schema_text("VictimSelection"))
+    candidate = selection["$defs"]["candidate"]["properties"]
+    assert set(candidate["reason"]["enum"]) == {str(reason) for reason in Eligibility}
+    assert candidate["preference"]["enum"] == [preference.label for preference in Preference]
 
 
 def test_unknown_kind() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.program import PROGRAM, memqos
+from tests.support.program import PROGRAM, memqos, run_program
 
 
 VICTIM = "kubepods/besteffort/pod1"
@@ -41,14 +41,18 @@ def config_file(folder: Path, trigger: str = "true", interval: str = "20ms") -> 
 
 
 @contextmanager
-def watching(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+def watching(*arguments: str | Path, stdin: str = "") -> Iterator[subprocess.Popen[str]]:
     """Run the loop until the block ends."""
     with subprocess.Popen(
         [PROGRAM, "watch-oom", *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        assert process.stdin is not None
+        process.stdin.write(stdin)
+        process.stdin.close()
         try:
             yield process
         finally:
@@ -122,6 +126,18 @@ def test_hooks_take_signals(mount: Path, tmp_path: Path) -> None:
     assert not blocked & (1 << signal.SIGTERM - 1 | 1 << signal.SIGHUP - 1)
 
 
+def test_hooks_do_not_inherit_protection(mount: Path, tmp_path: Path) -> None:
+    """The kernel may kill a hook, though not (where that can be had) the watcher."""
+    (mount / VICTIM / "cgroup.kill").write_text("")
+    copy = tmp_path / "score"
+    done = run_program(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--config", config_file(tmp_path)),
+        *("--kill", "--after-kill", f"cp /proc/self/oom_score_adj {copy}"),
+    )
+    assert done.returncode == 0
+    assert int(copy.read_text()) >= 0
+
+
 def test_hooks_that_fail(mount: Path, tmp_path: Path) -> None:
     """A hook has a time limit, and no hook keeps the kill from happening."""
     (mount / VICTIM / "cgroup.kill").write_text("")
@@ -151,6 +167,100 @@ def test_guards(mount: Path, tmp_path: Path, arguments: list[str], expected: str
     answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config, *arguments)
     assert answer.code == 0
     assert expected in answer.out
+
+
+UID = "5f0c9a1e-0000-4000-8000-00000000000a"
+
+
+@pytest.fixture
+def two(mount: Path) -> Path:
+    """Return a tree with one more best-effort pod, which uses less and has a UID."""
+    folder = mount / f"kubepods/besteffort/pod{UID}"
+    folder.mkdir()
+    (folder / "memory.current").write_text("3\n")
+    (folder / "memory.max").write_text("max\n")
+    return mount
+
+
+def test_preferences(two: Path, tmp_path: Path) -> None:
+    """A pod that is preferred goes first, one that is protected never, whatever the file says."""
+    preferences = tmp_path / "pods"
+    arguments: list[Any] = ["watch-oom", "--cgroup-root", two, "--once"]
+    arguments += ["--config", config_file(tmp_path), "--xattrs", "--preferences", preferences]
+    preferences.write_text(f"{UID} prefer\n")
+    line = f"would kill /sys/fs/cgroup/kubepods/besteffort/pod{UID} (score 3)"
+    assert line in memqos(*arguments).out
+    assert f"would kill /sys/fs/cgroup/{VICTIM}" in memqos(*arguments, "--protect-uid", UID).out
+    preferences.write_text(f"{UID} maybe\n")
+    answer = memqos(*arguments)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err.startswith(f"memqos: {preferences}: line 1: expected a pod's UID")
+
+
+def test_preferences_are_read_again(two: Path, tmp_path: Path) -> None:
+    """At SIGHUP; a bad file keeps the old ones, and --protect-uid stays."""
+    preferences = tmp_path / "pods"
+    preferences.write_text(f"{UID} prefer\n")
+    config = config_file(tmp_path)
+    arguments = ("--cgroup-root", two, "--config", config, "--preferences", preferences)
+    with watching(*arguments, "--protect-uid", "pod1") as process:
+        read_until(process, UID)
+        preferences.write_text(f"{UID} prefer\nnonsense\n")
+        process.send_signal(signal.SIGHUP)
+        line = read_until(process, "the preferences stay as they were", err=True)
+        assert f"{preferences}: line 2: " in line
+        read_until(process, UID)
+        preferences.write_text(f"{UID} never\n")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "the preferences were read again", err=True)
+        read_until(process, "nobody is eligible")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_standard_input_is_read_once(mount: Path, tmp_path: Path) -> None:
+    """At SIGHUP it has ended, which must not stand for an empty file."""
+    config = config_file(tmp_path)
+    arguments = ("--cgroup-root", mount, "--config", config, "--preferences", "-")
+    with watching(*arguments, stdin=f"{UID} never\n") as process:
+        read_until(process, "would kill")
+        process.send_signal(signal.SIGHUP)
+        line = read_until(process, "the preferences stay as they were", err=True)
+        assert "standard input cannot be read again" in line
+
+
+def test_swap(two: Path, tmp_path: Path) -> None:
+    """Metrics and ranking see swap, and a recording replays alike; without the option, neither."""
+    for path, size in ((VICTIM, 7), (f"kubepods/besteffort/pod{UID}", 8)):
+        (two / path / "memory.swap.current").write_text(f"{size}\n")
+    (two / "kubepods/besteffort/memory.swap.current").write_text("15\n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("SwapTotal:  64 kB\nSwapFree:  4 kB\n")
+    config = tmp_path / "swap.yaml"
+    fields = {
+        "triggerExpression": "qos_memory_swap_current[Besteffort] == 15.0 "
+        "&& swap_free == 4u * KiB && swap_total == 64u * KiB",
+        "cgroupRankingExpression": "double(memory_swap_current.orValue(0u))",
+        "sampleInterval": "2s",
+    }
+    config.write_text(json.dumps({"apiVersion": "v1alpha1", "kind": "OOMConfig", **fields}))
+    recording = tmp_path / "r.jsonl"
+    arguments: list[Any] = ["--root", tmp_path, "--cgroup-root", two, "--once"]
+    swap: list[Any] = ["--config", config, "--swap-variables"]
+    answer = memqos("watch-oom", *arguments, *swap, "--record", recording)
+    victim = f"/sys/fs/cgroup/kubepods/besteffort/pod{UID}"
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == f"trigger fired: would kill {victim} (score 8)\n" * 2
+    replayed = memqos("replay-oom", recording, *swap, "--metrics", "-o", "json").json
+    assert replayed["summary"]["victims"] == [victim, victim]
+    assert replayed["steps"][0]["metrics"]["qos_memory_swap_current"]["Besteffort"] == 15.0
+    assert replayed["steps"][0]["metrics"]["swap_total"] == 65536
+    refused = memqos("watch-oom", *arguments, "--config", config)
+    assert refused.code == 1
+    assert "undeclared reference to 'swap_free'" in refused.err
+    recording.unlink()
+    assert memqos("watch-oom", *arguments, "--record", recording).code == 0
+    assert "swap.current" not in recording.read_text()
 
 
 def test_signals(mount: Path, tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ from attrs import evolve, field, frozen
 
 from memqos.oom.expression.checker import Checker
 from memqos.oom.expression.codegen import compile_tree
-from memqos.oom.expression.environment import RANKING, TRIGGER, Environment
+from memqos.oom.expression.environment import (
+    RANKING,
+    RANKING_WITH_SWAP,
+    TRIGGER,
+    TRIGGER_WITH_SWAP,
+    Environment,
+)
 from memqos.oom.expression.problems import Problem, Problems, SyntaxProblemError
 from memqos.oom.expression.syntax import parse
 from memqos.oom.expression.tree import Call, Node, variables
@@ -43,14 +49,24 @@ class Checked:
     evaluate: Callable[[Mapping[str, Any]], Any] = field(repr=False, eq=False)
 
 
-def check_trigger(text: str) -> Checked | Problems:
-    """Check an expression that says whether to act: exactly bool."""
-    return check(text, TRIGGER, BOOL)
+def check_trigger(text: str, *, swap: bool = False) -> Checked | Problems:
+    """Check an expression that says whether to act: exactly bool.
+
+    Args:
+        text: the expression.
+        swap: whether it may use the variables of swap, which Talos does not have.
+    """
+    return check(text, TRIGGER_WITH_SWAP if swap else TRIGGER, BOOL)
 
 
-def check_ranking(text: str) -> Checked | Problems:
-    """Check an expression that gives a cgroup its score: exactly double."""
-    return check(text, RANKING, DOUBLE)
+def check_ranking(text: str, *, swap: bool = False) -> Checked | Problems:
+    """Check an expression that gives a cgroup its score: exactly double.
+
+    Args:
+        text: the expression.
+        swap: whether it may use memory_swap_current, which Talos does not have.
+    """
+    return check(text, RANKING_WITH_SWAP if swap else RANKING, DOUBLE)
 
 
 def check(text: str, environment: Environment, result: Type | None) -> Checked | Problems:

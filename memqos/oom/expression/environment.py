@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memqos.oom.expression.types import (
     DOUBLE,
@@ -20,7 +20,14 @@ from memqos.oom.expression.types import (
 )
 
 
-__all__ = ["CLASSES", "RANKING", "TRIGGER", "Environment"]
+__all__ = [
+    "CLASSES",
+    "RANKING",
+    "RANKING_WITH_SWAP",
+    "TRIGGER",
+    "TRIGGER_WITH_SWAP",
+    "Environment",
+]
 
 
 @frozen(eq=False)
@@ -82,4 +89,22 @@ RANKING: Final = Environment(
         }
     ),
     constants=_CONSTANTS,
+)
+
+# Talos has no variables of swap, so that expressions with them are valid on request only.
+TRIGGER_WITH_SWAP: Final = evolve(
+    TRIGGER,
+    variables=MappingProxyType(
+        {
+            **TRIGGER.variables,
+            "qos_memory_swap_current": map_of(INT, DOUBLE),
+            "d_qos_memory_swap_current": map_of(INT, DOUBLE),
+            "swap_total": UINT,
+            "swap_free": UINT,
+        }
+    ),
+)
+RANKING_WITH_SWAP: Final = evolve(
+    RANKING,
+    variables=MappingProxyType({**RANKING.variables, "memory_swap_current": optional_of(UINT)}),
 )

@@ -133,3 +133,17 @@ def test_merge_leaves_both_alone() -> None:
     base = {"sampleInterval": "1s"}
     assert merge(base, {"sampleInterval": "2s"}) == {"sampleInterval": "2s"}
     assert base == {"sampleInterval": "1s"}
+
+
+def test_swap() -> None:
+    """Variables of swap are valid on request only, as in the defaults they do not occur."""
+    fields = document(
+        triggerExpression="swap_free < MiB",
+        cgroupRankingExpression="double(memory_swap_current.orValue(0u))",
+    )
+    assert valid(fields, swap=True).swap is True
+    assert valid().swap is False
+    found = problems(fields)
+    assert len(found) == 2
+    assert "undeclared reference to 'swap_free'" in found[0]
+    assert "undeclared reference to 'memory_swap_current'" in found[1]

@@ -6,6 +6,7 @@ from memqos.errors import InputError
 from memqos.oom.classes import OOMClass
 from memqos.oom.guards import Guards, guarded_candidates
 from memqos.oom.layout import LAYOUTS, children, detect_layout, expand, summed_children
+from memqos.oom.preference import Preference
 from memqos.oom.victim import find_candidates
 
 
@@ -95,4 +96,10 @@ def test_guards() -> None:
     assert names(Guards()) == ["a-b", "empty", "gone", "u_id"]
     assert names(Guards(skip_unpopulated=True)) == ["a-b", "gone", "u_id"]
     assert names(Guards(skip_unknown_limit=True)) == ["a-b", "empty", "u_id"]
-    assert names(Guards(protected_uids=frozenset({"u-id"}))) == ["a-b", "empty", "gone"]
+    never = Guards(preferences={"u-id": Preference.NEVER})
+    assert names(never) == names(Guards())  # so that it can be told why it is not chosen
+    assert [
+        (candidate.path.rpartition("/pod")[2], candidate.preference)
+        for candidate in guarded_candidates(tree, LAYOUTS["talos"], never)
+        if candidate.preference is not Preference.PLAIN
+    ] == [("u_id", Preference.NEVER)]

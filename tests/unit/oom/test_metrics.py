@@ -3,7 +3,8 @@
 import pytest
 
 from memqos.oom.layout import LAYOUTS
-from memqos.oom.metrics import CollectError, collect, metric_names
+from memqos.oom.meminfo import meminfo_bytes
+from memqos.oom.metrics import CollectError, collect, metric_names, zero_values
 
 
 TALOS = LAYOUTS["talos"]
@@ -70,3 +71,44 @@ def test_memory_figures() -> None:
     found = collect({"podruntime": files}, TALOS, {}, 10**9).values
     assert found["qos_memory_current"][3] == 7.0
     assert found["qos_memory_max"][3] == found["qos_memory_peak"][3] == 0.0
+
+
+MEMINFO = "MemTotal:  100 kB\nSwapCached:        9 kB\nSwapTotal:  8 kB\nSwapFree:  3 kB\n"
+
+
+def test_swap() -> None:
+    """Per class from memory.swap.current, with its rate; the node's from /proc/meminfo."""
+    tree = {
+        "kubepods/pod1": {"memory.swap.current": "1000\n"},
+        "kubepods/pod2": {"memory.swap.current": "24\n"},
+        "system": {"memory.swap.current": "garbage"},
+        "podruntime": {},
+    }
+    first = collect(tree, TALOS, {}, 500_000_000, swap=True, meminfo=MEMINFO)
+    assert first.values["qos_memory_swap_current"] == {0: 0.0, 1: 0.0, 2: 1024.0, 3: 0.0, 4: 0.0}
+    assert set(first.values["d_qos_memory_swap_current"].values()) == {0.0}
+    assert (first.values["swap_total"], first.values["swap_free"]) == (8192, 3072)
+    tree["kubepods/pod1"] = {"memory.swap.current": "1500\n"}
+    second = collect(tree, TALOS, first.previous, 500_000_000, swap=True)
+    assert second.values["d_qos_memory_swap_current"][2] == 1000.0  # 500 bytes in half a second
+    assert (second.values["swap_total"], second.values["swap_free"]) == (0, 0)
+
+
+def test_no_swap_unless_asked() -> None:
+    """Neither the values nor the memory of the derivatives know of it."""
+    tree = {"system": {"memory.swap.current": "1\n"}}
+    found = collect(tree, TALOS, {}, 10**9, meminfo=MEMINFO)
+    assert not [name for name in (*found.values, *found.previous) if "swap" in name]
+    assert set(found.values) == set(metric_names()) == set(zero_values())
+    more = set(metric_names(swap=True)) - set(metric_names())
+    assert more == {"qos_memory_swap_current", "d_qos_memory_swap_current"}
+    assert set(zero_values(swap=True)) - set(zero_values()) == more | {"swap_total", "swap_free"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("SwapTotal", 8192), ("MemTotal", 102400), ("Swap", None), ("MemAvailable", None)],
+)
+def test_meminfo(name: str, expected: int | None) -> None:
+    """A line by its whole name; KiB become bytes."""
+    assert meminfo_bytes(MEMINFO, name) == expected

@@ -138,3 +138,26 @@ def test_malformed_samples(document: object, path: str) -> None:
     with pytest.raises(InputError) as raised:
         parse_sample(document)
     assert raised.value.path == path
+
+
+def test_swap() -> None:
+    """The node's swap is in the recorded meminfo, a cgroup's in its files."""
+    swapped = {"kubepods/besteffort/pod1": 3, "kubepods/besteffort/pod2": 5}
+    found = [
+        Sample(
+            float(seconds),
+            {pod: {"memory.swap.current": f"{size}\n"} for pod, size in swapped.items()},
+            {"proc/meminfo": f"SwapTotal: 10 kB\nSwapFree: {free} kB\n"},
+        )
+        for seconds, free in enumerate((10, 1))
+    ]
+    config = check_documents(
+        [],
+        trigger="swap_total == 10u * KiB && swap_free <= KiB",
+        ranking="double(memory_swap_current.value())",
+        swap=True,
+    )
+    assert isinstance(config, OOMConfig)
+    steps = list(replay(found, config, LAYOUTS["talos"]))
+    assert fires(steps) == [1]
+    assert summarize(steps).victims == ("/sys/fs/cgroup/kubepods/besteffort/pod2",)

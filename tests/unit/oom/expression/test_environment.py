@@ -5,13 +5,16 @@ import pytest
 from memqos.oom.expression import (
     CLASSES,
     DOUBLE,
+    INT,
     RANKING,
     TRIGGER,
+    UINT,
     Checked,
     Problems,
     check,
     check_ranking,
     check_trigger,
+    map_of,
 )
 
 
@@ -79,6 +82,47 @@ def test_environments_do_not_know_the_names_of_one_another() -> None:
     assert isinstance(trigger, Problems)
     assert ranking[0].message == "undeclared reference to 'memory_full_avg10' (in container '')"
     assert trigger[0].message == "undeclared reference to 'memory_max' (in container '')"
+
+
+SWAP_NAMES = {"swap_total": UINT, "swap_free": UINT} | {
+    name: map_of(INT, DOUBLE) for name in ("qos_memory_swap_current", "d_qos_memory_swap_current")
+}
+
+
+@pytest.mark.parametrize("name", SWAP_NAMES)
+def test_swap_is_known_on_request_only(name: str) -> None:
+    """Talos refuses these names, and so does memqos unless it is asked not to."""
+    text = f"type({name}) == type({name})"
+    unknown = check_trigger(text)
+    known = check_trigger(text, swap=True)
+
+    assert isinstance(unknown, Problems)
+    assert unknown[0].message == f"undeclared reference to '{name}' (in container '')"
+    assert isinstance(known, Checked)
+    assert known.environment.variables == {**TRIGGER.variables, **SWAP_NAMES}
+    assert isinstance(check_ranking(text, swap=True), Problems)
+
+
+def test_swap_in_a_ranking() -> None:
+    """One size more, optional as the others are."""
+    text = "double(memory_swap_current.orValue(7u))"
+    checked = check_ranking(text, swap=True)
+
+    assert isinstance(check_ranking(text), Problems)
+    assert isinstance(check_trigger(text, swap=True), Problems)
+    assert isinstance(checked, Checked)
+    assert checked.evaluate({"memory_swap_current": None}) == 7.0
+    assert checked.evaluate({"memory_swap_current": 2**40}) == 2.0**40
+
+
+def test_swap_of_the_node_compares_with_units() -> None:
+    """Both are unsigned, as the units are."""
+    checked = check_trigger("swap_total > 0u && swap_free < 2u * GiB", swap=True)
+
+    assert isinstance(checked, Checked)
+    assert checked.evaluate({"swap_total": 2**33, "swap_free": 2**31 - 1}) is True
+    assert checked.evaluate({"swap_total": 2**33, "swap_free": 2**31}) is False
+    assert checked.evaluate({"swap_total": 0, "swap_free": 0}) is False
 
 
 def test_vectors_multiply_in_the_trigger_only() -> None:
