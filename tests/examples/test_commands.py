@@ -37,4 +37,6 @@ def test_command_lines_are_found() -> None:
         "systemd/kubelet.service.d/10-memqos.conf",
         "systemd/memqos-rebaseline.service",
         "systemd/memqos-validate.service",
+        "systemd/memqos-watch-oom.service",
+        "systemd/memqos-watch-oom.service.d/10-kill.conf",
     }

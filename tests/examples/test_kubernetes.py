@@ -14,6 +14,7 @@ from tests.support.tools import run_tool
 
 
 MANIFESTS = documents(KUBERNETES / "daemonset.yaml")
+WATCH_MANIFESTS = documents(KUBERNETES / "watch-oom-daemonset.yaml")
 POD = next(item for item in MANIFESTS if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
 CONTAINERS = [*POD["initContainers"], *POD["containers"]]
 BY_NAME = [pytest.param(container, id=container["name"]) for container in CONTAINERS]
@@ -26,7 +27,11 @@ def script(container: dict[str, Any]) -> str:
     return str(text)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["kind"])
+@pytest.mark.parametrize(
+    "manifest",
+    [*MANIFESTS, *WATCH_MANIFESTS],
+    ids=lambda item: f"{item['kind']}-{item['metadata']['name']}",
+)
 def test_manifest_fits_the_kubernetes_schema(manifest: dict[str, Any]) -> None:
     """Every object is valid for Kubernetes 1.37 in strict mode: no unknown fields either."""
     kind = f"{manifest['apiVersion']}/{manifest['kind']}"
