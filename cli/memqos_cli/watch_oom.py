@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from memqos.adapters.self_protection import (
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
 from memqos.errors import InputError, MemqosError
-from memqos.oom.action import ActionRecord, append_record, record_line
+from memqos.oom.action import ActionRecord, NoKill, append_record, record_line
 from memqos.oom.config import OOMConfig
 from memqos.oom.guards import Guards
 from memqos.oom.preference import Preference
@@ -56,15 +57,17 @@ __all__ = ["command"]
 
 # Above sshd and systemd-journald, below everything that may be chosen.
 _OOM_SCORE = -900
+_VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
+_ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
 def _address(_ctx: Any, _param: Any, value: str | None) -> tuple[str, int] | None:
     if value is None:
         return None
-    host, colon, port = value.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not of the form ADDR:PORT or :PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    match = _ADDRESS.fullmatch(value)
+    if match is None or int(match[3]) > 65535:
+        raise click.BadParameter(f"{value!r} is not of the form ADDR:PORT, [IPV6]:PORT or :PORT")
+    return match[1] or match[2] or "127.0.0.1", int(match[3])
 
 
 def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
@@ -100,7 +103,7 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
     "--listen",
     metavar="[ADDR]:PORT",
     callback=_address,
-    help="Serve Prometheus metrics; ADDR is 127.0.0.1 unless given.",
+    help="Serve Prometheus metrics; ADDR is 127.0.0.1 unless given, IPv6 stands in brackets.",
 )
 @click.option("--textfile", metavar="FILE", help="Write metrics for node_exporter.")
 @click.option(
@@ -159,7 +162,8 @@ def command(
     """Watch a live node, and say whom the OOM handler would kill; kill with --kill.
 
     Each cycle collects the metrics, evaluates the trigger and, if it fires, chooses one cgroup.
-    SIGTERM ends it, SIGHUP reads the configuration and the preferences again.
+    SIGTERM ends it, SIGHUP reads the configuration and the preferences again. With `--layout auto`
+    each cycle looks anew, so that it may start before kubelet does.
 
     \b
     Examples:
@@ -170,11 +174,11 @@ def command(
     """
     checked = require_valid(load_config(config, swap=swap))
     mount = cgroup_root or host.resolve("sys/fs/cgroup")
-    tops = list_tops(mount)
     hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
     watcher = Watcher(
         mount=mount,
-        layout=choose_layout(layout, tops),
+        layout=choose_layout(layout, list_tops(mount)),
+        follow_layout=layout == "auto",
         config=checked,
         guards=Guards(
             skip_unpopulated=skip_unpopulated,
@@ -211,7 +215,8 @@ def command(
 
             outputs.server = MetricsServer(*listen)
             stack.callback(outputs.server.close)
-            note(f"serving metrics on {listen[0]}:{outputs.server.port}")
+            outputs.server.text = outputs.counters.render()
+            note(f"serving metrics on {outputs.server.place}")
         _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
     click.get_current_context().exit(YES)
 
@@ -265,7 +270,7 @@ def _loop(
     while True:
         found = clock.wait(tick)
         if found is signal.SIGHUP:
-            notify("RELOADING=1")
+            notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
             for reload in reloads:
                 reload()
             notify("READY=1")
@@ -273,7 +278,10 @@ def _loop(
         if found is not None:
             notify("STOPPING=1")
             return
+        layout = watcher.layout.name
         seen = watcher.observe()
+        if watcher.layout.name != layout:
+            note(f"the layout is {watcher.layout.name} now; it was {layout}")
         outputs.tell(seen, watcher, (tick - start) / 1e9)
         if pets:
             notify("WATCHDOG=1")
@@ -337,7 +345,7 @@ def _line(action: ActionRecord) -> str:
     if action.path is None:
         return "trigger fired: nobody is eligible"
     who = f"{printable(action.path)} (score {action.score:g})"
-    verb = {"dry-run": "would kill", "held-back": "held back from"}.get(action.outcome)
+    verb = _VERBS.get(action.outcome)
     if verb is not None:
         return f"trigger fired: {verb} {who}"
     count = len(action.processes)

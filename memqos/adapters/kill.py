@@ -23,6 +23,8 @@ from memqos.errors import MachineError
 __all__ = ["KillOutcome", "KillReport", "KillTarget", "identify_target", "kill_cgroup"]
 
 _PROCESS_MRELEASE = 448
+# Where our own cgroup namespace is mounted, whichever mount is watched.
+_OWN_MOUNT = "/sys/fs/cgroup"
 _WAIT_SECONDS = 2.0
 _STEP_SECONDS = 0.02
 _LONGEST_COMMAND = 4096
@@ -94,7 +96,9 @@ def identify_target(mount: str, relative: str, protected: Collection[str]) -> Ki
         raise MachineError(path, "refused: it leads elsewhere")
     own = _own_cgroup()
     if own is not None and (
-        own == relative.strip("/") or own.startswith(f"{relative.strip('/')}/")
+        own == relative.strip("/")
+        or own.startswith(f"{relative.strip('/')}/")
+        or _holds(path, os.path.join(_OWN_MOUNT, own))
     ):
         raise MachineError(path, "refused: memqos itself runs in it")
     try:
@@ -150,6 +154,18 @@ def _own_cgroup() -> str | None:
     except OSError:
         pass
     return None
+
+
+def _holds(path: str, own: str) -> bool:
+    """Tell by the inode whether a cgroup, or one below it, is ours.
+
+    In a container's own cgroup namespace, the name of ours says nothing on the node's mount.
+    """
+    try:
+        ours = os.stat(own)
+        return any(os.path.samestat(ours, os.stat(folder)) for folder, _, _ in os.walk(path))
+    except OSError:
+        return False  # not mounted, or gone meanwhile: the list of processes decides
 
 
 def _is_populated(folder: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -14,8 +15,20 @@ __all__ = ["MetricsServer"]
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class _Server(ThreadingHTTPServer):
+    def __init__(self, address: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address:
+            self.address_family = socket.AF_INET6
+        super().__init__((address, port), handler)
+
+
 class MetricsServer:
     """Serves ``/metrics`` from a thread; `text` is replaced as a whole after every cycle.
+
+    Attributes:
+        text: what is served.
+        port: as it was chosen by the kernel, if 0 was asked for.
+        place: address and port, as in a URL.
 
     Raises:
         MachineError: the address cannot be bound.
@@ -40,12 +53,13 @@ class MetricsServer:
             def log_message(self, *_arguments: Any) -> None:
                 pass  # a line for each scrape would drown the kills
 
+        host = f"[{address}]" if ":" in address else address
         try:
-            self._server = ThreadingHTTPServer((address, port), Handler)
+            self._server = _Server(address, port, Handler)
         except OSError as error:
-            raise machine_error(f"{address}:{port}", error) from error
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
+            raise machine_error(f"{host}:{port}", error) from error
+        self.port = self._server.server_port
+        self.place = f"{host}:{self.port}"
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:

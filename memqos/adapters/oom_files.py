@@ -30,6 +30,7 @@ __all__ = [
     "read_oom_tree",
     "read_preferences",
     "read_recording",
+    "read_texts",
 ]
 
 _LARGEST_FILE = 64 * 1024
@@ -110,36 +111,36 @@ def read_layout(mount: str, parts: Iterable[Part], names: Collection[str]) -> Tr
     below = {
         part.path: _directories(os.path.join(mount, part.path)) for part in listed if part.each
     }
-    tree = {"": _texts(mount, names)}
+    tree = {"": read_texts(mount, names)}
     for path, _ in expand(listed, below):
         if path not in tree:
-            tree[path] = _texts(os.path.join(mount, path), names)
+            tree[path] = read_texts(os.path.join(mount, path), names)
     return tree
 
 
 def list_tops(mount: str) -> list[str]:
-    """List the cgroups right below a mount.
+    """List the cgroups right below a mount, or another directory, in byte order.
 
     Raises:
-        MachineError: the mount cannot be listed.
+        MachineError: it cannot be listed.
     """
     try:
-        os.listdir(mount)
+        with os.scandir(mount) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError as error:
         raise machine_error(mount, error) from error
-    return _directories(mount)
+    return sorted(found, key=os.fsencode)
 
 
 def _directories(path: str) -> list[str]:
     try:
-        with os.scandir(path) as entries:
-            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
+        return list_tops(path)
+    except MachineError:
         return []
-    return sorted(found, key=os.fsencode)
 
 
-def _texts(folder: str, names: Collection[str]) -> dict[str, str]:
+def read_texts(folder: str, names: Collection[str]) -> dict[str, str]:
+    """Read files of a directory; those that cannot be read are left out."""
     texts = {}
     for name in names:
         try:

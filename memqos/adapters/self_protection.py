@@ -41,9 +41,12 @@ def lock_memory() -> str | None:
 
 
 def lower_oom_score(score: int) -> str | None:
-    """Set our oom_score_adj; return what went wrong, None if nothing did."""
+    """Set our oom_score_adj unless it is lower; return what went wrong, None if nothing did."""
     try:
-        _write(_OOM_SCORE, score)
+        if int(read_file(_OOM_SCORE)) > score:  # kubelet gives critical pods -997
+            _write(_OOM_SCORE, score)
+    except MachineError as error:
+        return str(error)
     except OSError as error:
         return str(machine_error(_OOM_SCORE, error))
     return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from attrs import define, evolve, field, frozen
@@ -12,13 +12,21 @@ from attrs import define, evolve, field, frozen
 from memqos.adapters.cgroup_tree import OOM_FILES, SWAP_FILES
 from memqos.adapters.files import read_file
 from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
-from memqos.adapters.oom_files import read_attributes, read_layout
-from memqos.errors import MachineError
-from memqos.oom.action import ActionRecord, trigger_context
+from memqos.adapters.oom_files import list_tops, read_attributes, read_layout, read_texts
+from memqos.errors import InputError, MachineError
+from memqos.oom.action import ActionRecord, NoKill, trigger_context
 from memqos.oom.config import OOMConfig
 from memqos.oom.guards import Guards, guarded_candidates
-from memqos.oom.handler import Cycle, HandlerState, Outcome, run_cycle
-from memqos.oom.layout import Layout, Part, Tree
+from memqos.oom.handler import (
+    Cycle,
+    HandlerState,
+    Outcome,
+    is_steady,
+    rested,
+    run_cycle,
+    stays_quiet,
+)
+from memqos.oom.layout import Layout, Tree, detect_layout
 from memqos.oom.meminfo import meminfo_bytes
 from memqos.oom.victim import MOUNT, Candidate, Scored
 
@@ -27,7 +35,7 @@ __all__ = ["Observation", "Watcher"]
 
 _TRIGGER_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max")
 # Values of cgroups that are gone are kept, as Talos does, until there are this many.
-_MOST_PREVIOUS = 20_000
+_MOST_PREVIOUS = 2_000
 
 
 @frozen(kw_only=True)
@@ -54,6 +62,8 @@ class Watcher:
     Attributes:
         mount: the cgroup2 mount.
         layout: which cgroups make up which class.
+        follow_layout: whether each cycle detects the layout anew, as kubelet may make its cgroups
+            only later; where it cannot be told, the last one stays.
         config: expressions, order, interval; may be replaced between cycles.
         guards: what is held back; may be replaced between cycles.
         xattrs: whether cgroups may say how they are to be treated.
@@ -66,6 +76,7 @@ class Watcher:
 
     mount: str
     layout: Layout
+    follow_layout: bool = False
     config: OOMConfig
     guards: Guards = field(factory=Guards)
     xattrs: bool = False
@@ -76,36 +87,64 @@ class Watcher:
     after: Callable[[str, str], None] | None = None
     _state: HandlerState = field(factory=HandlerState, init=False)
     _actions: int = field(default=0, init=False)
+    # The last cycle, if others would be like it while the root's pressure stays as it was.
+    _steady: Cycle | None = field(default=None, init=False)
+    _steady_config: OOMConfig | None = field(default=None, init=False)
+    _root_pressure: str | None = field(default=None, init=False)
+    _rests: bool = field(default=False, init=False)
 
     def observe(self) -> Observation:
-        """Run one cycle now."""
+        """Run one cycle now; at rest that is no more than seeing that nothing has changed."""
+        now = time.monotonic_ns()
+        last = self._steady
+        if (
+            last is not None
+            and self.config is self._steady_config
+            and self._read_root_pressure() == self._root_pressure
+            and stays_quiet(self.config, last, now)
+        ):
+            self._rests = True
+            return Observation(tree={}, cycle=last, action=None)
+        if self._rests:
+            self._state, self._rests = rested(self._state), False
+        if self.follow_layout:
+            with suppress(InputError, MachineError):
+                self.layout = detect_layout(list_tops(self.mount))
         parts = self.layout.metrics
         names: tuple[str, ...] = _TRIGGER_FILES
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
-        tree = self._read(parts, names)
+        tree = read_layout(self.mount, parts, self._names(names))
         cycle = run_cycle(
             self.config,
             self.layout,
             self._state,
             tree,
-            time.monotonic_ns(),
+            now,
             meminfo=self._meminfo() if self.config.swap else "",
             candidates=self._candidates,
         )
         self._state = _pruned(cycle.state, tree)
+        self._root_pressure = tree[""].get("memory.pressure")
+        steady = (
+            not self.record and self._root_pressure is not None and is_steady(self.config, cycle)
+        )
+        self._steady, self._steady_config = (cycle, self.config) if steady else (None, None)
         if cycle.outcome is not Outcome.FIRE:
             return Observation(tree=tree, cycle=cycle, action=None)
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
 
-    def _read(self, parts: Iterable[Part], names: tuple[str, ...]) -> Tree:
-        return read_layout(self.mount, parts, (*names, *SWAP_FILES) if self.config.swap else names)
+    def _read_root_pressure(self) -> str | None:
+        return read_texts(self.mount, ("memory.pressure",)).get("memory.pressure")
+
+    def _names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return (*names, *SWAP_FILES) if self.config.swap else names
 
     def _candidates(self) -> Iterator[Candidate]:
         return guarded_candidates(
-            self._read(self.layout.candidates, OOM_FILES),
+            read_layout(self.mount, self.layout.candidates, self._names(OOM_FILES)),
             self.layout,
             self.guards,
             partial(read_attributes, self.mount) if self.xattrs else None,
@@ -115,7 +154,7 @@ class Watcher:
         record = ActionRecord(
             id=self._actions,
             time=time.time(),
-            outcome="none",
+            outcome=NoKill.NONE,
             trigger_context=trigger_context(cycle.values),
         )
         self._actions += 1
@@ -130,9 +169,9 @@ class Watcher:
         )
         floor = self.guards.available_bytes
         if floor is not None and available is not None and available >= floor:
-            return evolve(record, outcome="held-back")
+            return evolve(record, outcome=NoKill.HELD_BACK)
         if not self.kill:
-            return evolve(record, outcome="dry-run")
+            return evolve(record, outcome=NoKill.DRY_RUN)
         report = self._kill(victim)
         return evolve(
             record,
@@ -165,9 +204,5 @@ class Watcher:
 def _pruned(state: HandlerState, tree: Tree) -> HandlerState:
     if len(state.previous) <= _MOST_PREVIOUS:
         return state
-    kept = {
-        key: value
-        for key, value in state.previous.items()
-        if os.path.dirname(key) in tree or not key.rpartition("/")[0]
-    }
+    kept = {path: figures for path, figures in state.previous.items() if path in tree}
     return evolve(state, previous=kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from math import isfinite
 from typing import Any
 
@@ -12,10 +13,31 @@ from attrs import frozen
 from memqos.oom.classes import OOMClass
 
 
-__all__ = ["KEPT_ACTIONS", "ActionRecord", "append_record", "record_line", "trigger_context"]
+__all__ = [
+    "KEPT_ACTIONS",
+    "ActionRecord",
+    "NoKill",
+    "append_record",
+    "record_line",
+    "trigger_context",
+]
 
 #: Talos keeps this many.
 KEPT_ACTIONS = 50
+
+
+class NoKill(StrEnum):
+    """Why the trigger fired and no kill was tried.
+
+    Attributes:
+        NONE: nobody is eligible.
+        DRY_RUN: killing was not asked for.
+        HELD_BACK: enough memory is available.
+    """
+
+    NONE = "none"
+    DRY_RUN = "dry-run"
+    HELD_BACK = "held-back"
 
 
 @frozen(kw_only=True)
@@ -25,7 +47,8 @@ class ActionRecord:
     Attributes:
         id: number since the start, from 0.
         time: seconds since the epoch.
-        outcome: ``killed``, ``partly-killed``, ``failed``, ``dry-run`` or ``none``.
+        outcome: a `NoKill`, or what came of the kill: ``killed``, ``partly-killed``, ``empty``,
+            ``refused`` or ``failed``.
         trigger_context: the trigger's variables as JSON text, as Talos stores them.
         score: of the victim, 0 without one.
         path: of the victim, None without one.

@@ -11,11 +11,28 @@ from attrs import Factory, frozen
 from memqos.oom.config import OOMConfig
 from memqos.oom.expression import EvaluationError
 from memqos.oom.layout import Layout, Tree
-from memqos.oom.metrics import NEVER_NS, CollectError, collect
+from memqos.oom.metrics import (
+    NEVER_NS,
+    PRESSURE_NAMES,
+    CollectError,
+    Figures,
+    collect,
+    metric_names,
+    pressure_of,
+)
 from memqos.oom.victim import Candidate, Selection, find_candidates, score_all, select_victim
 
 
-__all__ = ["ClauseValue", "Cycle", "HandlerState", "Outcome", "run_cycle"]
+__all__ = [
+    "ClauseValue",
+    "Cycle",
+    "HandlerState",
+    "Outcome",
+    "is_steady",
+    "rested",
+    "run_cycle",
+    "stays_quiet",
+]
 
 
 class Outcome(StrEnum):
@@ -36,7 +53,7 @@ class HandlerState:
         last_trigger_ns: time of the last trigger, None before the first.
     """
 
-    previous: Mapping[str, float] = Factory(dict)
+    previous: Mapping[str, Figures] = Factory(dict)
     last_trigger_ns: int | None = None
 
 
@@ -116,6 +133,50 @@ def run_cycle(
     selection = select_victim(score_all(found, config.ranking), strict=config.strict)
     fired = HandlerState(previous=collected.previous, last_trigger_ns=now_ns)
     return _cycle(Outcome.FIRE, fired, values, clauses, selection)
+
+
+def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
+    """Tell whether further cycles are like this one, but for the time, while the node is at rest.
+
+    A task that waits for memory counts in its cgroup and in all above it, so while the root's
+    pressure file says the same, nobody waits anywhere: rates stay 0, and so do averages that have
+    come down to it. Nothing but the root's file needs to be read then, on a node of any size.
+
+    Args:
+        config: of the cycle.
+        cycle: the last one.
+    """
+    if cycle.outcome is not Outcome.NO_FIRE or not config.trigger.names.isdisjoint(_RESTLESS):
+        return False
+    return not any(_is_moving(cycle.values[name]) for name in _AT_REST)
+
+
+def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
+    """Tell whether the trigger does not fire later on, with all but the time as it was."""
+    last = cycle.state.last_trigger_ns
+    since = NEVER_NS if last is None else now_ns - last
+    try:
+        return not config.trigger.evaluate({**cycle.values, "time_since_trigger": since})
+    except EvaluationError:
+        return False
+
+
+def rested(state: HandlerState) -> HandlerState:
+    """Return the state after cycles that were not run: rates of memory figures begin anew."""
+    previous = {path: pressure_of(figures) for path, figures in state.previous.items()}
+    return HandlerState(previous=previous, last_trigger_ns=state.last_trigger_ns)
+
+
+# What is 0 at rest, and what can change all the same: figures of memory, and sums of totals, which
+# go down with a cgroup.
+_AT_REST = frozenset(
+    name for name in PRESSURE_NAMES if name.startswith("d_") or not name.endswith("_total")
+)
+_RESTLESS = frozenset((*metric_names(swap=True), "swap_total", "swap_free")) - _AT_REST
+
+
+def _is_moving(rate: Any) -> bool:
+    return any(rate.values()) if isinstance(rate, Mapping) else bool(rate)
 
 
 def _value(clause: Any, values: Mapping[str, Any]) -> bool | None:

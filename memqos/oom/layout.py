@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from attrs import frozen
@@ -172,8 +173,12 @@ def expand(
             yield part.path, part.oom_class
             continue
         for name in below.get(part.path, ()):
-            if part.only is not None and not re.fullmatch(part.only, name):
-                continue
-            if part.skip is not None and re.fullmatch(part.skip, name):
-                continue
-            yield f"{part.path}/{name}", part.oom_class
+            if _belongs(part, name):
+                yield f"{part.path}/{name}", part.oom_class
+
+
+@lru_cache(maxsize=4096)  # asked again every cycle
+def _belongs(part: Part, name: str) -> bool:
+    if part.only is not None and not re.fullmatch(part.only, name):
+        return False
+    return part.skip is None or not re.fullmatch(part.skip, name)

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from memqos.oom.classes import OOMClass
 from memqos.oom.layout import Layout, Tree, children, expand
 from memqos.oom.meminfo import meminfo_bytes
 
 
-__all__ = ["NEVER_NS", "CollectError", "Collected", "collect", "metric_names", "zero_values"]
+__all__ = [
+    "NEVER_NS",
+    "PRESSURE_NAMES",
+    "CollectError",
+    "Collected",
+    "Figures",
+    "collect",
+    "metric_names",
+    "pressure_of",
+    "zero_values",
+]
 
 #: time_since_trigger before the first trigger: Go saturates there.
 NEVER_NS = 2**63 - 1
@@ -23,16 +34,21 @@ NEVER_NS = 2**63 - 1
 _LINES = ("some", "full")
 _SPANS = ("avg10", "avg60", "avg300", "total")
 _PSI = tuple(f"{line}_{span}" for line in _LINES for span in _SPANS)
-_MEMORY = ("current", "peak", "max")
-_SWAP = ("swap_current",)
+_FILES = ("memory.current", "memory.peak", "memory.max")
+_FILES_WITH_SWAP = (*_FILES, "memory.swap.current")
 _SWAP_TOTALS = {"swap_total": "SwapTotal", "swap_free": "SwapFree"}
 _MAX_INT64 = 2**63 - 1
+_CLASSES = tuple(int(oom_class) for oom_class in OOMClass)
+
+#: One cgroup's values: its pressure in the order of `_PSI`, then its files.
+Figures: TypeAlias = tuple[float, ...]
+_NO_PRESSURE: Figures = (0.0,) * len(_PSI)
 
 
 class CollectError(Exception):
     """The cycle is skipped: a pressure file is readable but not whole."""
 
-    def __init__(self, message: str, previous: Mapping[str, float]) -> None:
+    def __init__(self, message: str, previous: Mapping[str, Figures]) -> None:
         super().__init__(message)
         self.message = message
         #: the derivative memory, updated by the cgroups read before the fault
@@ -44,18 +60,36 @@ class Collected(NamedTuple):
 
     Attributes:
         values: metric name to number, or to class to number; without time_since_trigger.
-        previous: what the next sample's derivatives start from, by ``directory/memory_metric``.
+        previous: what the next sample's derivatives start from, by directory.
     """
 
     values: Mapping[str, Any]
-    previous: Mapping[str, float]
+    previous: Mapping[str, Figures]
 
 
 def metric_names(*, swap: bool = False) -> tuple[str, ...]:
     """Return the names of all metrics, time_since_trigger and the node's swap left out."""
     names = [f"memory_{name}" for name in _PSI]
-    names += [f"qos_memory_{name}" for name in (*_PSI, *_MEMORY, *(_SWAP if swap else ()))]
+    names += _class_names(swap=swap)
     return tuple(name for base in names for name in (base, f"d_{base}"))
+
+
+@cache
+def _class_names(*, swap: bool) -> tuple[str, ...]:
+    files = _FILES_WITH_SWAP if swap else _FILES
+    figures = (file.removeprefix("memory.").replace(".", "_") for file in files)
+    return tuple(f"qos_memory_{name}" for name in (*_PSI, *figures))
+
+
+#: The metrics that come from pressure files alone.
+PRESSURE_NAMES: Final = frozenset(
+    f"{prefix}memory_{name}" for prefix in ("", "d_", "qos_", "d_qos_") for name in _PSI
+)
+
+
+def pressure_of(figures: Figures) -> Figures:
+    """Leave out what is not pressure: derivatives of the rest have no value from before then."""
+    return figures[: len(_PSI)]
 
 
 def zero_values(*, swap: bool = False) -> dict[str, Any]:
@@ -64,7 +98,7 @@ def zero_values(*, swap: bool = False) -> dict[str, Any]:
     Swap that is not there is 0, too: 0 bytes of free swap are no sign of pressure.
     """
     values: dict[str, Any] = {
-        name: {int(oom_class): 0.0 for oom_class in OOMClass} if "qos_" in name else 0.0
+        name: dict.fromkeys(_CLASSES, 0.0) if "qos_" in name else 0.0
         for name in metric_names(swap=swap)
     }
     return values | dict.fromkeys(_SWAP_TOTALS, 0) if swap else values
@@ -73,7 +107,7 @@ def zero_values(*, swap: bool = False) -> dict[str, Any]:
 def collect(
     tree: Tree,
     layout: Layout,
-    previous: Mapping[str, float],
+    previous: Mapping[str, Figures],
     interval_ns: int,
     *,
     swap: bool = False,
@@ -97,48 +131,72 @@ def collect(
         raise CollectError("the sample interval is not positive", previous)
     seconds = interval_ns / 1e9
     memory = dict(previous)
-    values = zero_values(swap=swap)
+    node = _pressure(tree.get("", {}), "", memory)
+    node_rates = _rates(node, memory.get(""), seconds)
+    memory[""] = node
+    files = _FILES_WITH_SWAP if swap else _FILES
+    count = len(_PSI) + len(files)
+    sums = [[0.0] * count for _ in OOMClass]
+    rates = [[0.0] * count for _ in OOMClass]
+    for path, oom_class in expand(layout.metrics, children(tree)):
+        texts = tree.get(path, {})
+        found = _pressure(texts, path, memory) + tuple(
+            _int64(texts[file]) if file in texts else 0.0 for file in files
+        )
+        _add(sums[oom_class], found)
+        before = memory.get(path)
+        if before != found:
+            _add(rates[oom_class], _rates(found, before, seconds))
+        memory[path] = found
+    values: dict[str, Any] = {}
+    for number, name in enumerate(_PSI):
+        values[f"memory_{name}"] = node[number]
+        values[f"d_memory_{name}"] = node_rates[number]
+    for number, name in enumerate(_class_names(swap=swap)):
+        values[name] = {key: sums[key][number] for key in _CLASSES}
+        values[f"d_{name}"] = {key: rates[key][number] for key in _CLASSES}
     if swap:
         for name, line in _SWAP_TOTALS.items():
             values[name] = meminfo_bytes(meminfo, line) or 0
-    figures = (*_MEMORY, *(_SWAP if swap else ()))
-    for name, value in _pressure(tree, "", memory).items():
-        values[f"memory_{name}"] = value
-        values[f"d_memory_{name}"] = _derive("", name, value, memory, seconds)
-    for path, oom_class in expand(layout.metrics, children(tree)):
-        files = tree.get(path, {})
-        found = _pressure(tree, path, memory)
-        found |= {name: _int64(files.get(f"memory.{name.replace('_', '.')}")) for name in figures}
-        for name, value in found.items():
-            values[f"qos_memory_{name}"][int(oom_class)] += value
-            derived = _derive(path, name, value, memory, seconds)
-            values[f"d_qos_memory_{name}"][int(oom_class)] += derived
     return Collected(values, memory)
 
 
-def _derive(path: str, name: str, value: float, memory: dict[str, float], seconds: float) -> float:
-    key = f"{path}/memory_{name}"
-    before = memory.get(key)
-    memory[key] = value
-    return 0.0 if before is None else (value - before) / seconds
+def _add(row: list[float], values: Figures) -> None:
+    for number, value in enumerate(values):
+        row[number] += value
 
 
-def _pressure(tree: Tree, path: str, memory: Mapping[str, float]) -> dict[str, float]:
-    text = tree.get(path, {}).get("memory.pressure")
-    lines = None if text is None else _nested_keyed(text)
+def _rates(now: Figures, before: Figures | None, seconds: float) -> Figures:
+    """Work out derivatives; 0 where there is no value from before."""
+    if before is None:
+        return (0.0,) * len(now)
+    changed = [(new - old) / seconds for new, old in zip(now, before, strict=False)]
+    return (*changed, *(0.0,) * (len(now) - len(changed)))
+
+
+def _pressure(texts: Mapping[str, str], path: str, memory: Mapping[str, Figures]) -> Figures:
+    text = texts.get("memory.pressure")
+    found = _NO_PRESSURE if text is None else _spans(text)
+    if isinstance(found, str):
+        where = path or "the root cgroup"
+        raise CollectError(f"cannot populate PSI context: {where}: {found}", memory)
+    return found
+
+
+@lru_cache(maxsize=1024)  # at rest most files have the same text
+def _spans(text: str) -> Figures | str:
+    """Read a pressure file in the order of `_PSI`; zeros if it is garbled, else what it lacks."""
+    lines = _nested_keyed(text)
     if lines is None:
-        return dict.fromkeys(_PSI, 0.0)
-    found = {}
+        return _NO_PRESSURE
+    found = []
     for line in _LINES:
         for span in _SPANS:
             value = lines.get(line, {}).get(span)
             if value is None:
-                where = path or "the root cgroup"
-                raise CollectError(
-                    f"cannot populate PSI context: {where}: no {span} in the {line} line", memory
-                )
-            found[f"{line}_{span}"] = value
-    return found
+                return f"no {span} in the {line} line"
+            found.append(value)
+    return tuple(found)
 
 
 def _nested_keyed(text: str) -> dict[str, dict[str, float | None]] | None:
@@ -167,8 +225,8 @@ def _nested_keyed(text: str) -> dict[str, dict[str, float | None]] | None:
     return lines
 
 
-def _int64(text: str | None) -> float:
-    value = (text or "").strip()
+def _int64(text: str) -> float:
+    value = text.strip()
     if not re.fullmatch(r"-?[0-9]{1,19}", value) or not -(2**63) <= int(value) <= _MAX_INT64:
         return 0.0
     return float(int(value))

@@ -77,6 +77,20 @@ class TestIdentify:
         with pytest.raises(MachineError, match="memqos itself"):
             identify_target(str(tmp_path), "podx", set())
 
+    @pytest.mark.parametrize("own", ["kubepods/podx", "kubepods/podx/container"])
+    def test_itself_in_a_container(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+    ) -> None:
+        """In a cgroup namespace its name is the root's; the directory is the same one."""
+        for path in ("kubepods/podx/container", "kubepods/pody"):
+            (tmp_path / path).mkdir(parents=True)
+        monkeypatch.setattr(kill, "_own_cgroup", lambda: "")
+        monkeypatch.setattr(kill, "_OWN_MOUNT", str(tmp_path / own))
+        with pytest.raises(MachineError, match="memqos itself"):
+            identify_target(str(tmp_path), "kubepods/podx", set())
+        other = tmp_path / "kubepods/pody"
+        assert identify_target(str(tmp_path), "kubepods/pody", set()) == target(other)
+
     def test_gone(self, tmp_path: Path) -> None:
         """It went away after it was chosen."""
         with pytest.raises(MachineError, match="No such file"):

@@ -27,9 +27,11 @@ from memqos.adapters.oom_files import (
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import notify, reserved_memory, watchdog_seconds
 from memqos.adapters.signals import SignalClock
+from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
 from memqos.oom.classes import OOMClass
-from memqos.oom.layout import Part
+from memqos.oom.config import OOMConfig, check_documents
+from memqos.oom.layout import Part, detect_layout
 from memqos.oom.preference import Preference
 
 
@@ -64,6 +66,55 @@ class TestReadLayout:
         assert list_tops(str(tmp_path)) == ["a", "b"]
         with pytest.raises(MachineError, match="No such file"):
             list_tops(str(tmp_path / "gone"))
+
+
+class TestFollowLayout:
+    """A watcher may start before kubelet has made its cgroups."""
+
+    @pytest.fixture
+    def node(self, tmp_path: Path) -> Path:
+        """Return a mount where systemd runs, and kubelet does not."""
+        for name in ("init.scope", "system.slice"):
+            (tmp_path / "mount" / name).mkdir(parents=True)
+        return tmp_path / "mount"
+
+    @staticmethod
+    def watcher(node: Path, *, follow_layout: bool) -> Watcher:
+        """Make one that starts now."""
+        config = check_documents([])
+        assert isinstance(config, OOMConfig)
+        layout = detect_layout(list_tops(str(node)))
+        return Watcher(
+            mount=str(node), layout=layout, config=config, follow_layout=follow_layout, record=True
+        )
+
+    def test_kubelet_comes_later(self, node: Path) -> None:
+        """From then on its pods are seen."""
+        watcher = self.watcher(node, follow_layout=True)
+        watcher.observe()
+        assert watcher.layout.name == "cgroupfs"
+        pod = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"
+        (node / pod).mkdir(parents=True)
+        assert pod in watcher.observe().tree
+        assert watcher.layout.name == "systemd"
+
+    def test_it_cannot_be_told(self, node: Path) -> None:
+        """Where both drivers' cgroups stand, or none can be listed, the last layout stays."""
+        (node / "kubepods.slice").mkdir()
+        watcher = self.watcher(node, follow_layout=True)
+        (node / "kubepods").mkdir()
+        watcher.observe()
+        assert watcher.layout.name == "systemd"
+        node.rename(node.with_name("gone"))
+        watcher.observe()
+        assert watcher.layout.name == "systemd"
+
+    def test_it_was_named(self, node: Path) -> None:
+        """Then nothing is detected."""
+        watcher = self.watcher(node, follow_layout=False)
+        (node / "kubepods.slice").mkdir()
+        watcher.observe()
+        assert watcher.layout.name == "cgroupfs"
 
 
 class TestRecorder:
@@ -136,6 +187,37 @@ class TestMetricsServer:
                 MetricsServer("127.0.0.1", server.port)
         finally:
             server.close()
+
+    @pytest.mark.parametrize("address", ["::1", "::"])
+    def test_ipv6(self, address: str) -> None:
+        """An address of the other family, told in brackets, as in a URL."""
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError as error:
+            pytest.skip(f"no IPv6 here: {error}")
+        server = MetricsServer(address, 0)
+        try:
+            server.text = "memqos_x 1\n"
+            assert server.place == f"[{address}]:{server.port}"
+            with urllib.request.urlopen(f"http://[::1]:{server.port}/metrics") as answer:
+                assert answer.read() == b"memqos_x 1\n"
+            with pytest.raises(MachineError, match=rf"^\[{address}\]:{server.port}: .*in use"):
+                MetricsServer(address, server.port)
+        finally:
+            server.close()
+
+    def test_no_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A kernel without it knows no such sockets."""
+
+        def refuse(family: int, *_: object) -> None:
+            assert family == socket.AF_INET6
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+        monkeypatch.setattr(socket, "socket", refuse)
+        with pytest.raises(MachineError) as failed:
+            MetricsServer("::1", 9810)
+        assert str(failed.value) == "[::1]:9810: Address family not supported by protocol"
 
 
 class TestSignalClock:
@@ -263,7 +345,26 @@ def test_lower_oom_score(oom_score: Path) -> None:
     assert oom_score.read_text() == "-900"
     oom_score.unlink()
     oom_score.mkdir()
-    assert "Is a directory" in str(self_protection.lower_oom_score(-900))
+    assert "is a directory" in str(self_protection.lower_oom_score(-900))
+
+
+def test_a_refused_oom_score(oom_score: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CAP_SYS_RESOURCE, the kernel lets nobody go below where it started."""
+
+    def refuse(_path: str, _value: int) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    oom_score.write_text("0\n")
+    monkeypatch.setattr(self_protection, "_write", refuse)
+    assert self_protection.lower_oom_score(-900) == f"{oom_score}: Permission denied"
+
+
+@pytest.mark.parametrize("before", ["-997\n", "-1000\n", "-900\n"])
+def test_a_lower_oom_score_stays(oom_score: Path, before: str) -> None:
+    """Kubelet gives critical pods -997, which -900 would make easier to kill."""
+    oom_score.write_text(before)
+    assert self_protection.lower_oom_score(-900) is None
+    assert oom_score.read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """watch-oom, on a directory that looks like a cgroup tree; the real kernel is in tests/guest."""
 
 import json
+import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -42,7 +45,7 @@ def config_file(folder: Path, trigger: str = "true", interval: str = "20ms") -> 
 
 @contextmanager
 def watching(*arguments: str | Path, stdin: str = "") -> Iterator[subprocess.Popen[str]]:
-    """Run the loop until the block ends."""
+    """Run the loop until the block ends, or for a minute: a line that never comes is told."""
     with subprocess.Popen(
         [PROGRAM, "watch-oom", *arguments],
         stdin=subprocess.PIPE,
@@ -53,9 +56,12 @@ def watching(*arguments: str | Path, stdin: str = "") -> Iterator[subprocess.Pop
         assert process.stdin is not None
         process.stdin.write(stdin)
         process.stdin.close()
+        limit = threading.Timer(60, process.kill)
+        limit.start()
         try:
             yield process
         finally:
+            limit.cancel()
             process.kill()
 
 
@@ -295,6 +301,74 @@ def test_listen(mount: Path, tmp_path: Path) -> None:
             assert b"memqos_oom_cycles_total" in answer.read()
 
 
+def test_listen_on_ipv6(mount: Path, tmp_path: Path) -> None:
+    """In brackets, as in a URL, and told so."""
+    config = config_file(tmp_path, interval="2s")
+    arguments: list[Any] = ["watch-oom", "--cgroup-root", mount, "--once", "--config", config]
+    answer = memqos(*arguments, "--listen", "[::1]:0")
+    if answer.code == 3:
+        assert re.fullmatch(r"memqos: \[::1\]:0: [^\n]+\n", answer.err)
+        pytest.skip(f"no IPv6 here: {answer.err}")
+    assert answer.code == 0
+    assert re.fullmatch(r"memqos: serving metrics on \[::1\]:[0-9]+\n", answer.err)
+
+
+def test_reload_is_told_to_systemd(
+    mount: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Type=notify-reload waits for RELOADING=1 with the monotonic time in µs: sd_notify(3)."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(path))
+        server.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        with watching("--cgroup-root", mount, "--config", config_file(tmp_path)) as process:
+            assert server.recv(64) == b"READY=1"
+            before = time.monotonic_ns() // 1000
+            process.send_signal(signal.SIGHUP)
+            message = server.recv(64).decode()
+            after = time.monotonic_ns() // 1000
+            match = re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=([0-9]+)", message)
+            assert match
+            assert before <= int(match[1]) <= after
+            assert server.recv(64) == b"READY=1"
+            process.send_signal(signal.SIGTERM)
+            assert server.recv(64) == b"STOPPING=1"
+            assert process.wait(20) == 0
+
+
+def test_outcomes_that_have_not_come_are_exported(mount: Path, tmp_path: Path) -> None:
+    """With 0, since to increase() a series that begins with 1 has not increased."""
+    metrics = tmp_path / "m.prom"
+    config = config_file(tmp_path, interval="2s")
+    arguments: list[Any] = ["watch-oom", "--cgroup-root", mount, "--once", "--config", config]
+    assert memqos(*arguments, "--textfile", metrics).code == 0
+    found = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if "{" in line)
+    cycles = ("fire", "no-fire", "eval-error", "collect-error")
+    actions = ("none", "dry-run", "held-back", "killed", "partly-killed", "empty", "refused")
+    assert found == {
+        **{f'memqos_oom_cycles_total{{outcome="{name}"}}': "0" for name in cycles},
+        **{f'memqos_oom_actions_total{{outcome="{name}"}}': "0" for name in (*actions, "failed")},
+        'memqos_oom_cycles_total{outcome="fire"}': "2",
+        'memqos_oom_actions_total{outcome="dry-run"}': "2",
+    }
+
+
+def test_kubelet_comes_later(tmp_path: Path) -> None:
+    """With --layout auto its pods are found once they are there, and the change is told."""
+    root = tmp_path / "cgroup"
+    (root / "system.slice").mkdir(parents=True)
+    with watching("--cgroup-root", root, "--config", config_file(tmp_path)) as process:
+        read_until(process, "nobody is eligible")
+        pod = root / "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"
+        pod.mkdir(parents=True)
+        (pod / "memory.current").write_text("5\n")
+        (pod / "memory.max").write_text("max\n")
+        line = read_until(process, "the layout is", err=True)
+        assert line == "memqos: the layout is systemd now; it was cgroupfs\n"
+        read_until(process, f"would kill /sys/fs/cgroup/{pod.relative_to(root)} (score 5)")
+
+
 def test_late_ticks_are_told(mount: Path, tmp_path: Path) -> None:
     """Ticks that cannot be kept are dropped and counted."""
     config = config_file(tmp_path, interval="1ns")
@@ -328,6 +402,9 @@ def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None
     [
         (["--listen", "8080"], 2),
         (["--listen", "127.0.0.1:99999"], 2),
+        (["--listen", "::1:9810"], 2),
+        (["--listen", "[::1:9810"], 2),
+        (["--listen", ":²"], 2),
         (["--listen", "256.0.0.1:0"], 3),
         (["--record-size", "0"], 2),
         (["--record-size", "big"], 2),

@@ -152,7 +152,7 @@ def test_pod_never_chooses_itself(tmp_path: Path) -> None:
 def test_unit_and_pod_run_the_same() -> None:
     """The two ways differ in where things are, not in what is done."""
     ((_, *unit),) = commands((SYSTEMD / "memqos-watch-oom.service").read_text(encoding="utf-8"))
-    where = {"--layout", "--actions", "--listen", "--cgroup-root", "--protect-uid"}
+    where = {"--actions", "--listen", "--cgroup-root", "--protect-uid"}
     names = {item.partition("=")[0] for item in (*unit, *ARGUMENTS) if item.startswith("--")}
 
     assert {item for item in unit if item.startswith("--")} - where == {

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from attrs import define, field
 
-from memqos.oom.action import ActionRecord
-from memqos.oom.handler import Cycle
+from memqos.adapters.kill import KillOutcome
+from memqos.oom.action import ActionRecord, NoKill
+from memqos.oom.handler import Cycle, Outcome
 from memqos_cli.output.prometheus import Gauge, render
 
 
 __all__ = ["Counters"]
 
 
+def _zeros(names: Iterable[str]) -> Counter[str]:
+    return Counter(dict.fromkeys(names, 0))
+
+
 @define
 class Counters:
-    """What has happened since the start."""
+    """What has happened since the start.
 
-    _cycles: Counter[str] = field(factory=Counter, init=False)
-    _actions: Counter[str] = field(factory=Counter, init=False)
+    Every outcome is there from the start, with 0: to Prometheus' increase(), a series that begins
+    with 1 has not increased.
+    """
+
+    _cycles: Counter[str] = field(factory=lambda: _zeros(Outcome), init=False)
+    _actions: Counter[str] = field(factory=lambda: _zeros((*NoKill, *KillOutcome)), init=False)
     _processes: int = field(default=0, init=False)
     _late: int = field(default=0, init=False)
 

@@ -60,7 +60,7 @@ def test_derivatives_use_the_configured_interval() -> None:
 
 def test_the_input_is_left_alone() -> None:
     """The state is a value."""
-    before: dict[str, float] = {}
+    before: dict[str, tuple[float, ...]] = {}
     collect({"system": {"memory.pressure": WHOLE}}, TALOS, before, 10**9)
     assert before == {}
 

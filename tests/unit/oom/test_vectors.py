@@ -98,11 +98,22 @@ def test_trigger(case: Mapping[str, Any]) -> None:
     assert outcome == expected["outcome"]
 
 
+def figures(values: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
+    """Turn values by ``directory/memory_metric`` into what the state keeps."""
+    found: dict[str, tuple[float, ...]] = {}
+    for key in values:
+        path = key.rpartition("/")[0]
+        wanted = [f"{path}/{name}" for name in metric_names() if name.startswith("memory_")]
+        wanted += [f"{path}/memory_{name}" for name in ("current", "peak", "max")]
+        found[path] = tuple(values.get(name, math.nan) for name in wanted)
+    return found
+
+
 def sampled(case: Mapping[str, Any]) -> Outcome:
     """Run the handler over a case's samples; compare the last one's metrics."""
     now, since = 10**12, case["time_since_trigger_s"]
     last = None if since is None else now - nanoseconds(since)
-    previous = case.get("previous_values", {})
+    previous: Mapping[str, tuple[float, ...]] = figures(case.get("previous_values", {}))
     for sample in case["samples"]:
         state = HandlerState(previous=previous, last_trigger_ns=last)
         cycle = run_cycle(config(case), TALOS, state, sample, now)
