@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from attrs import define, evolve, field
@@ -50,13 +50,12 @@ from memqos_cli.output.oom_metrics import Counters
 from memqos_cli.output.terminal import note, printable, write
 
 
-if TYPE_CHECKING:
-    from memqos.adapters.metrics_server import MetricsServer
-
 __all__ = ["command"]
 
 # Above sshd and systemd-journald, below everything that may be chosen.
 _OOM_SCORE = -900
+# A write is an fsync, and nobody looks more often.
+_TEXTFILE_SECONDS = 5
 _VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
@@ -207,17 +206,19 @@ def command(
             for problem in filter(None, problems):
                 note(f"cannot protect itself: {problem}")
         outputs = _Outputs(actions=actions, textfile=textfile)
+        if actions is not None:
+            import tempfile  # noqa: F401  # for the first action: memory is short then
         if record is not None:
             outputs.recorder = Recorder(record, limit=record_size)
             stack.callback(outputs.recorder.close)
         if listen is not None:
             from memqos.adapters.metrics_server import MetricsServer  # 3 MiB that few need
 
-            outputs.server = MetricsServer(*listen)
-            stack.callback(outputs.server.close)
-            outputs.server.text = outputs.counters.render()
-            note(f"serving metrics on {outputs.server.place}")
+            server = MetricsServer(*listen, outputs.counters.render)
+            stack.callback(server.close)
+            note(f"serving metrics on {server.place}")
         _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
+        outputs.write_textfile()
     click.get_current_context().exit(YES)
 
 
@@ -228,9 +229,9 @@ class _Outputs:
     actions: str | None
     textfile: str | None
     recorder: Recorder | None = None
-    server: MetricsServer | None = None
     counters: Counters = field(factory=Counters)
     _records: tuple[ActionRecord, ...] = ()
+    _next_textfile: float = 0
 
     def tell(self, seen: Observation, watcher: Watcher, seconds: float) -> None:
         """Tell one cycle, wherever that was asked for; a full disk must not end the watch."""
@@ -247,12 +248,19 @@ class _Outputs:
             if self.recorder is not None:
                 meminfo = read_file(watcher.meminfo).decode("ascii", "replace")
                 self.recorder.add(seconds, seen.tree, {"proc/meminfo": meminfo})
+        except MemqosError as error:
+            note(f"cannot write: {error}")
+        if seen.action is not None or seconds >= self._next_textfile:
+            self._next_textfile = seconds + _TEXTFILE_SECONDS
+            self.write_textfile()
+
+    def write_textfile(self) -> None:
+        """Write the metrics, if that was asked for."""
+        try:
             if self.textfile is not None:
                 write_atomically(self.textfile, self.counters.render().encode())
         except MemqosError as error:
             note(f"cannot write: {error}")
-        if self.server is not None:
-            self.server.text = self.counters.render()
 
 
 def _loop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -23,10 +24,14 @@ class _Server(ThreadingHTTPServer):
 
 
 class MetricsServer:
-    """Serves ``/metrics`` from a thread; `text` is replaced as a whole after every cycle.
+    """Serves ``/metrics`` from a thread.
+
+    Args:
+        address: where to listen.
+        port: 0 to have one chosen.
+        render: gives the text; called from another thread.
 
     Attributes:
-        text: what is served.
         port: as it was chosen by the kernel, if 0 was asked for.
         place: address and port, as in a URL.
 
@@ -34,16 +39,13 @@ class MetricsServer:
         MachineError: the address cannot be bound.
     """
 
-    def __init__(self, address: str, port: int) -> None:
-        self.text = ""
-        owner = self
-
+    def __init__(self, address: str, port: int, render: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = 5  # a client that says nothing must not hold a thread
 
             def do_GET(self) -> None:
                 found = self.path.partition("?")[0] == "/metrics"
-                body = owner.text.encode() if found else b"not found: try /metrics\n"
+                body = render().encode() if found else b"not found: try /metrics\n"
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Type", _TYPE)
                 self.send_header("Content-Length", str(len(body)))

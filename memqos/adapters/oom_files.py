@@ -23,6 +23,7 @@ from memqos.oom.replay import Sample, parse_sample
 
 
 __all__ = [
+    "KeptFile",
     "list_tops",
     "read_attributes",
     "read_layout",
@@ -30,7 +31,6 @@ __all__ = [
     "read_oom_tree",
     "read_preferences",
     "read_recording",
-    "read_texts",
 ]
 
 _LARGEST_FILE = 64 * 1024
@@ -111,11 +111,40 @@ def read_layout(mount: str, parts: Iterable[Part], names: Collection[str]) -> Tr
     below = {
         part.path: _directories(os.path.join(mount, part.path)) for part in listed if part.each
     }
-    tree = {"": read_texts(mount, names)}
+    tree = {"": _texts(mount, names)}
     for path, _ in expand(listed, below):
         if path not in tree:
-            tree[path] = read_texts(os.path.join(mount, path), names)
+            tree[path] = _texts(os.path.join(mount, path), names)
     return tree
+
+
+class KeptFile:
+    """A small file of a cgroup that is read again and again, and kept open: to open it costs more.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def read(self) -> bytes | None:
+        """Read it, None where that cannot be done."""
+        try:
+            if self._descriptor is None:
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                self._descriptor = os.open(self.path, flags)
+            return os.pread(self._descriptor, 4096, 0)
+        except OSError:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """Close it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def list_tops(mount: str) -> list[str]:
@@ -139,8 +168,7 @@ def _directories(path: str) -> list[str]:
         return []
 
 
-def read_texts(folder: str, names: Collection[str]) -> dict[str, str]:
-    """Read files of a directory; those that cannot be read are left out."""
+def _texts(folder: str, names: Collection[str]) -> dict[str, str]:
     texts = {}
     for name in names:
         try:

@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 from memqos.adapters.cgroup_tree import OOM_FILES, SWAP_FILES
 from memqos.adapters.files import read_file
 from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
-from memqos.adapters.oom_files import list_tops, read_attributes, read_layout, read_texts
+from memqos.adapters.oom_files import KeptFile, list_tops, read_attributes, read_layout
 from memqos.errors import InputError, MachineError
 from memqos.oom.action import ActionRecord, NoKill, trigger_context
 from memqos.oom.config import OOMConfig
@@ -87,26 +87,30 @@ class Watcher:
     after: Callable[[str, str], None] | None = None
     _state: HandlerState = field(factory=HandlerState, init=False)
     _actions: int = field(default=0, init=False)
-    # The last cycle, if others would be like it while the root's pressure stays as it was.
-    _steady: Cycle | None = field(default=None, init=False)
-    _steady_config: OOMConfig | None = field(default=None, init=False)
-    _root_pressure: str | None = field(default=None, init=False)
-    _rests: bool = field(default=False, init=False)
+    # What is seen, and with which configuration, while the root's pressure is as it was.
+    _rest: Observation | None = field(default=None, init=False)
+    _rest_config: OOMConfig | None = field(default=None, init=False)
+    _rest_pressure: bytes = field(default=b"", init=False)
+    _rested: bool = field(default=False, init=False)
+    _root: KeptFile = field(init=False)
+
+    @_root.default
+    def _new_root(self) -> KeptFile:
+        return KeptFile(f"{self.mount}/memory.pressure")
 
     def observe(self) -> Observation:
         """Run one cycle now; at rest that is no more than seeing that nothing has changed."""
         now = time.monotonic_ns()
-        last = self._steady
         if (
-            last is not None
-            and self.config is self._steady_config
-            and self._read_root_pressure() == self._root_pressure
-            and stays_quiet(self.config, last, now)
+            self._rest is not None
+            and self.config is self._rest_config
+            and self._root.read() == self._rest_pressure
+            and stays_quiet(self.config, self._rest.cycle, now)
         ):
-            self._rests = True
-            return Observation(tree={}, cycle=last, action=None)
-        if self._rests:
-            self._state, self._rests = rested(self._state), False
+            self._rested = True
+            return self._rest
+        if self._rested:
+            self._state, self._rested = rested(self._state), False
         if self.follow_layout:
             with suppress(InputError, MachineError):
                 self.layout = detect_layout(list_tops(self.mount))
@@ -125,19 +129,17 @@ class Watcher:
             candidates=self._candidates,
         )
         self._state = _pruned(cycle.state, tree)
-        self._root_pressure = tree[""].get("memory.pressure")
-        steady = (
-            not self.record and self._root_pressure is not None and is_steady(self.config, cycle)
-        )
-        self._steady, self._steady_config = (cycle, self.config) if steady else (None, None)
+        self._rest = None
         if cycle.outcome is not Outcome.FIRE:
-            return Observation(tree=tree, cycle=cycle, action=None)
+            seen = Observation(tree=tree, cycle=cycle, action=None)
+            pressure = tree[""].get("memory.pressure")
+            if not self.record and pressure is not None and is_steady(self.config, cycle):
+                self._rest, self._rest_config = seen, self.config
+                self._rest_pressure = pressure.encode()
+            return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
-
-    def _read_root_pressure(self) -> str | None:
-        return read_texts(self.mount, ("memory.pressure",)).get("memory.pressure")
 
     def _names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return (*names, *SWAP_FILES) if self.config.swap else names

@@ -31,7 +31,8 @@ from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig, check_documents
-from memqos.oom.layout import Part, detect_layout
+from memqos.oom.handler import Outcome
+from memqos.oom.layout import LAYOUTS, Part, detect_layout
 from memqos.oom.preference import Preference
 
 
@@ -168,14 +169,60 @@ class TestRecorder:
             Recorder(str(tmp_path / "r"), limit=1)
 
 
+class TestRest:
+    """While nobody waits for memory, the root's pressure is all that is read."""
+
+    STILL = (
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
+    )
+
+    def test_rest(self, tmp_path: Path) -> None:
+        """A file that would fail a cycle is not noticed before somebody waits."""
+        root = tmp_path / "memory.pressure"
+        root.write_text(self.STILL)
+        (tmp_path / "system").mkdir()
+        watcher = watch(tmp_path)
+        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
+        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+        root.write_text(self.STILL.replace("total=7", "total=8"))
+        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
+        (tmp_path / "system/memory.pressure").write_text(self.STILL)
+        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+
+    @pytest.mark.parametrize("change", ["record", "trigger", "config", "gone"])
+    def test_no_rest(self, change: str, tmp_path: Path) -> None:
+        """A recording is whole; usage moves by itself; another configuration; no such file."""
+        (tmp_path / "memory.pressure").write_text(self.STILL)
+        (tmp_path / "system").mkdir()
+        trigger = "qos_memory_current[System] > 1e12" if change == "trigger" else None
+        watcher = watch(tmp_path, trigger)
+        watcher.record = change == "record"
+        watcher.observe()
+        if change == "config":
+            watcher.config = watch(tmp_path).config
+        if change == "gone":
+            (tmp_path / "memory.pressure").rename(tmp_path / "elsewhere")
+            watcher._root.close()
+        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
+        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
+
+
+def watch(mount: Path, trigger: str | None = None) -> Watcher:
+    """Make a watcher of Talos' layout."""
+    config = check_documents([], trigger=trigger)
+    assert isinstance(config, OOMConfig)
+    return Watcher(mount=str(mount), layout=LAYOUTS["talos"], config=config)
+
+
 class TestMetricsServer:
     """Prometheus scrapes it."""
 
     def test_metrics(self) -> None:
         """The text of the last cycle, and 404 for the rest."""
-        server = MetricsServer("127.0.0.1", 0)
+        server = MetricsServer("127.0.0.1", 0, lambda: "memqos_x 1\n")
         try:
-            server.text = "memqos_x 1\n"
             with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
                 assert answer.read() == b"memqos_x 1\n"
                 assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -184,7 +231,7 @@ class TestMetricsServer:
             failed.value.close()
             assert failed.value.code == 404
             with pytest.raises(MachineError, match="in use"):
-                MetricsServer("127.0.0.1", server.port)
+                MetricsServer("127.0.0.1", server.port, str)
         finally:
             server.close()
 
@@ -196,14 +243,13 @@ class TestMetricsServer:
                 probe.bind(("::1", 0))
         except OSError as error:
             pytest.skip(f"no IPv6 here: {error}")
-        server = MetricsServer(address, 0)
+        server = MetricsServer(address, 0, lambda: "memqos_x 1\n")
         try:
-            server.text = "memqos_x 1\n"
             assert server.place == f"[{address}]:{server.port}"
             with urllib.request.urlopen(f"http://[::1]:{server.port}/metrics") as answer:
                 assert answer.read() == b"memqos_x 1\n"
             with pytest.raises(MachineError, match=rf"^\[{address}\]:{server.port}: .*in use"):
-                MetricsServer(address, server.port)
+                MetricsServer(address, server.port, str)
         finally:
             server.close()
 
@@ -216,7 +262,7 @@ class TestMetricsServer:
 
         monkeypatch.setattr(socket, "socket", refuse)
         with pytest.raises(MachineError) as failed:
-            MetricsServer("::1", 9810)
+            MetricsServer("::1", 9810, str)
         assert str(failed.value) == "[::1]:9810: Address family not supported by protocol"
 
 

@@ -1,0 +1,99 @@
+"""A node at rest: when a cycle need not be run, and what is forgotten meanwhile."""
+
+import pytest
+
+from memqos.oom.config import OOMConfig, check_documents
+from memqos.oom.handler import (
+    Cycle,
+    HandlerState,
+    is_steady,
+    rested,
+    run_cycle,
+    stays_quiet,
+)
+from memqos.oom.layout import LAYOUTS
+
+
+TALOS = LAYOUTS["talos"]
+STILL = (
+    "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
+)
+
+
+def config(trigger: str | None = None) -> OOMConfig:
+    """Check a configuration."""
+    found = check_documents([], trigger=trigger, swap=True)
+    assert isinstance(found, OOMConfig)
+    return found
+
+
+def last_of(chosen: OOMConfig, *texts: str, current: str = "5\n") -> Cycle:
+    """Run a cycle for each text of system's pressure file; return the last."""
+    state = HandlerState()
+    for number, text in enumerate(texts):
+        tree = {"": {"memory.pressure": STILL}, "system": {"memory.pressure": text}}
+        tree["system"]["memory.current"] = current
+        cycle = run_cycle(chosen, TALOS, state, tree, number * 10**9)
+        state = cycle.state
+    return cycle
+
+
+def test_rest() -> None:
+    """No rate, no average: the default trigger stays as it is."""
+    chosen = config()
+    cycle = last_of(chosen, STILL, STILL)
+    assert is_steady(chosen, cycle)
+    assert stays_quiet(chosen, cycle, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ((STILL, STILL.replace("total=5", "total=6")), "somebody waited"),
+        ((STILL, STILL.replace("avg300=0.00", "avg300=0.01")), "an average will come down"),
+    ],
+)
+def test_unrest(texts: tuple[str, str], why: str) -> None:
+    """What would change by itself, or has just changed."""
+    assert not is_steady(config(), last_of(config(), *texts)), why
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "qos_memory_current[System] > 1e12",
+        "d_qos_memory_peak[System] > 1e12",
+        "qos_memory_full_total[System] > 1e12",
+        "swap_free > 1u && swap_total > 1u",
+        "d_qos_memory_swap_current[Besteffort] > 1.0",
+    ],
+)
+def test_triggers_that_use_more(trigger: str) -> None:
+    """What moves without anybody waiting: usage, swap, a sum that a cgroup takes with it."""
+    chosen = config(trigger)
+    assert not is_steady(chosen, last_of(chosen, STILL, STILL))
+
+
+def test_a_trigger_that_waits_for_a_time() -> None:
+    """Time passes at rest, too."""
+    chosen = config('time_since_trigger > duration("5s") && memory_full_avg10 < 1.0')
+    cycle = last_of(chosen, STILL)
+    assert not is_steady(chosen, cycle)  # it fired
+    state = HandlerState(last_trigger_ns=0)
+    tree = {"": {"memory.pressure": STILL}}
+    cycle = run_cycle(chosen, TALOS, state, tree, 10**9)
+    assert is_steady(chosen, cycle)
+    assert stays_quiet(chosen, cycle, 4 * 10**9)
+    assert not stays_quiet(chosen, cycle, 6 * 10**9)
+
+
+def test_rates_of_figures_begin_anew() -> None:
+    """After a rest the last usage is too old for a rate; the pressure is known to be the same."""
+    chosen = config()
+    state = rested(last_of(chosen, STILL, current="5\n").state)
+    moved = STILL.replace("total=5", "total=1005")
+    tree = {"system": {"memory.pressure": moved, "memory.current": "500\n"}}
+    values = run_cycle(chosen, TALOS, state, tree, 10**12).values
+    assert values["d_qos_memory_current"][4] == 0.0
+    assert values["d_qos_memory_full_total"][4] == 2000.0  # 1000 us in half a second
