@@ -4,15 +4,14 @@ import json
 import re
 import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.guest import Guest
+from tests.support.guest import NO_EXPRESSIONS, Guest
+from tests.support.watchers import run_watchers
 
 
-SCRIPT = Path(__file__).parent / "scripts" / "watch_oom.py"
 LAYOUTS = ("talos", "cgroupfs", "systemd")
 SCENARIOS = ("fallbacks", "mechanics", *LAYOUTS)
 MOUNT = "/sys/fs/cgroup/"
@@ -22,21 +21,11 @@ PODRUNTIME, SYSTEM = "3", "4"
 
 @pytest.fixture(scope="module")
 def answer(guest: Guest) -> dict[str, Any]:
-    """Boot once and go through the scenarios; the disk is slow, so that refaults hurt."""
+    """Boot once and go through the scenarios."""
     if not guest.has_expressions:
-        pytest.skip("the guest's Python is another version, for which celpy's parts are not built")
-    result = guest.run(
-        SCRIPT,
-        *SCENARIOS,
-        nodes=1,
-        memory_mib=1024,
-        scratch_mib=256,
-        scratch_mib_per_second=16,
-        timeout=600,
-    )
-    assert result.status == 0, result.stderr
-    sys.stdout.write(f"\nguest: {result.seconds:.1f} s\n{result.stdout}{result.stderr}")
-    found: dict[str, Any] = json.loads(result.files["answer"])
+        pytest.skip(NO_EXPRESSIONS)
+    found = run_watchers(guest, "watch_oom.py", *SCENARIOS, timeout=600)
+    sys.stdout.write(f"\nguest: {found['told']}")
     return found
 
 

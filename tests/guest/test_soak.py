@@ -1,0 +1,44 @@
+"""watch-oom beside 250 pods that come and go: a minute here, longer with benchmarks/soak.py."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.guest import NO_EXPRESSIONS, Guest
+from tests.support.watchers import run_watchers
+
+
+PODS, SECONDS = 250, 60
+# What the design allows it, and what may come on top within the minute.
+LARGEST_KB, GROWTH_KIB = 40_000, 512
+
+
+@pytest.fixture(scope="module")
+def answer(guest: Guest) -> dict[str, Any]:
+    """Soak once."""
+    if not guest.has_expressions:
+        pytest.skip(NO_EXPRESSIONS)
+    found = run_watchers(guest, "soak.py", str(SECONDS), str(PODS), timeout=400)
+    sys.stdout.write(f"\nguest: {found['told']}")
+    return found
+
+
+def test_it_lives(answer: dict[str, Any]) -> None:
+    """It watches to the end, and ends well on SIGTERM."""
+    assert answer["pods"] > PODS + SECONDS / 2
+    assert answer["alive"]["memqos"]
+    assert answer["codes"]["memqos"] == 0
+
+
+def test_memory_is_flat(answer: dict[str, Any]) -> None:
+    """At most 40 MB, no matter how many pods have gone by."""
+    resident = [sample["rss_kib"] for sample in answer["samples"]["memqos"]]
+    assert len(resident) >= SECONDS / 5
+    assert max(resident) * 1.024 <= LARGEST_KB
+    assert resident[-1] - resident[0] <= GROWTH_KIB
+
+
+def test_files_are_closed(answer: dict[str, Any]) -> None:
+    """Its three streams, and the root's pressure."""
+    assert answer["descriptors"] <= 4

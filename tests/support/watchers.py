@@ -1,0 +1,42 @@
+"""Running the scripts about OOM watchers in the guest."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.guest import Guest
+
+
+_SCRIPTS = Path(__file__).parents[1] / "guest" / "scripts"
+_NODE = "tests/guest/scripts/node.py"
+
+
+def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> dict[str, Any]:
+    """Run a script of tests/guest/scripts on a small node with a slow disk; return its answer.
+
+    The slow disk makes it hurt to read again what was in memory.
+
+    Args:
+        guest: the machine.
+        script: its file name.
+        arguments: its own.
+        timeout: seconds until it is killed.
+
+    Raises:
+        GuestError: there is no answer.
+        RuntimeError: the script failed.
+    """
+    result = guest.run(
+        _SCRIPTS / script,
+        *arguments,
+        nodes=1,
+        memory_mib=1024,
+        scratch_mib=256,
+        scratch_mib_per_second=16,
+        files={_NODE: (_SCRIPTS / "node.py").read_bytes()},
+        timeout=timeout,
+    )
+    if result.status:
+        raise RuntimeError(f"{script}: status {result.status}: {result.stdout}{result.stderr}")
+    answer: dict[str, Any] = json.loads(result.files["answer"])
+    return {**answer, "told": f"{result.seconds:.1f} s\n{result.stdout}{result.stderr}"}
