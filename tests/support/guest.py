@@ -5,6 +5,7 @@ times inside are not those of hardware. One guest runs at a time: two, side by s
 processors, take longer than one after the other.
 """
 
+import ctypes
 import importlib.util
 import io
 import os
@@ -27,6 +28,7 @@ NO_EXPRESSIONS = "the guest's Python is another version, for which celpy's parts
 
 _DISK = "if=virtio,format=raw"
 _RESULT_BYTES = 64 << 20
+_PR_SET_PDEATHSIG = 1
 _KILLED = (124, 137)  # as timeout(1) says it
 
 #: What an installed memqos consists of.
@@ -181,7 +183,7 @@ def _machine(nodes: int, memory_mib: int) -> list[str]:
 
 
 def _boot(command: list[str], work: Path, timeout: int) -> None:
-    """Run QEMU to its end; timeout(1) ends it even when this process is gone."""
+    """Run QEMU to its end, or ours: timeout(1) ends it when it is told that we are gone."""
     bounded = ["timeout", "--signal=KILL", str(timeout + 5), *command]
     with (work / "qemu").open("w") as log:
         process = subprocess.Popen(
@@ -190,6 +192,7 @@ def _boot(command: list[str], work: Path, timeout: int) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509  # one system call, no lock
         )
         try:
             process.wait(timeout)
@@ -199,6 +202,10 @@ def _boot(command: list[str], work: Path, timeout: int) -> None:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _result(work: Path, seconds: float) -> GuestResult:

@@ -4,7 +4,6 @@ Usage: compare.py NAME… The answer is JSON in the file `answer`, an object for
 """
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -57,7 +56,7 @@ def start_oomd() -> subprocess.Popen[bytes]:
     It tells oomd that pods of the slice of BestEffort ones may be killed for pressure.
     """
     parent = NODE.hog.rpartition("/")[0]
-    OOMD_SOCKET.parent.mkdir(parents=True, exist_ok=True)
+    (OOMD_SOCKET.parent / "oom").mkdir(parents=True, exist_ok=True)  # for a socket of its own
     OOMD_SOCKET.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(OOMD_SOCKET))
@@ -98,6 +97,8 @@ def measure(name: str) -> dict[str, Any]:
     watcher = WATCHERS[name]()
     serve(NODE.services)
     time.sleep(10)  # whatever a watcher does once
+    if watcher.poll() is not None:
+        raise SystemExit(f"{name} ended: {Path('watcher.log').read_text(errors='replace')}")
     before = cpu_ms(watcher)
     time.sleep(REST_SECONDS)
     answer: dict[str, Any] = {"rest_ms_per_s": (cpu_ms(watcher) - before) / REST_SECONDS}
@@ -141,9 +142,6 @@ def measure(name: str) -> dict[str, Any]:
 def main(*names: str) -> None:
     """Measure some watchers."""
     furnish()
-    for place in ("/run/dbus", "/etc/systemd"):
-        if os.access(Path(place).parent, os.W_OK):
-            Path(place).mkdir(parents=True, exist_ok=True)
     answer: dict[str, Any] = {"kib": number("/proc/meminfo", "MemTotal:")}
     for name in names:
         answer[name] = measure(name)
