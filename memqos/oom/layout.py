@@ -161,7 +161,15 @@ def children(directories: Collection[str]) -> Mapping[str, list[str]]:
                 break
             names.add(name)
             path = parent  # noqa: PLW2901  # walking up
-    return {parent: sorted(names, key=str.encode) for parent, names in found.items()}
+    return {parent: sorted(names, key=_bytes_of) for parent, names in found.items()}
+
+
+def _bytes_of(name: str) -> tuple[bytes, str]:
+    """Return a name's bytes, whatever a recording has in it; two names are never the same."""
+    try:
+        return name.encode("utf-8", "surrogateescape"), name
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass"), name
 
 
 def expand(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from memqos.oom.expression.pieces import SCALARS, Piece, depth_of
@@ -16,8 +17,9 @@ __all__ = ["PlainMaps"]
 class PlainMaps(Scalars):
     """Writes look-ups in dicts."""
 
+    @abstractmethod
     def _ident(self, node: Ident) -> Piece:
-        raise NotImplementedError
+        """Write a variable."""
 
     def _plain(self, node: Node) -> Piece | None:
         """Return a map as a dict of plain values, None where that is not possible."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ __all__ = ["Source"]
 _MAX_CODE_DEPTH: Final = 20
 
 
-class Source:
+class Source(ABC):
     """Collects the functions that an expression becomes.
 
     Attributes:
@@ -53,8 +54,9 @@ class Source:
             piece = self._pieces[id(node)] = self._settle(self._emit(node))
         return piece
 
+    @abstractmethod
     def _emit(self, node: Node) -> Piece:
-        raise NotImplementedError
+        """Write the code of one kind of node."""
 
     def keep(self, value: Any) -> str:
         """Give a value a name that code can use."""
