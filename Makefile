@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test long lint format bench clean
+.PHONY: help demo test lint format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,9 +19,6 @@ demo: $(STAMP) ## Run the examples, from validating a checkpoint onwards
 
 test: lint ## Run every check: the linters, then the tests with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
-
-long: $(STAMP) ## Run the tests that take too long for every change
-	$(BIN)/python -m pytest -m long
 
 lint: $(STAMP) ## Check format, lint, types and import boundaries
 	$(BIN)/ruff format --check

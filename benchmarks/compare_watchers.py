@@ -15,8 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.guest import NO_EXPRESSIONS, prepare_guest
-from tests.support.watchers import run_watchers
+from tests.support.guest_image import GuestUnavailableError
+from tests.support.watchers import prepare_watcher_guest, run_watchers
 
 
 NAMES = ("memqos watch-oom", "nohang", "earlyoom", "systemd-oomd")
@@ -40,9 +40,10 @@ def row(name: str, found: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Measure, and print."""
-    guest = prepare_guest()
-    if not guest.has_expressions:
-        sys.exit(NO_EXPRESSIONS)
+    try:
+        guest = prepare_watcher_guest()
+    except GuestUnavailableError as error:
+        sys.exit(f"no guest: {error}")
     answer = run_watchers(guest, "compare.py", *NAMES, timeout=SECONDS_EACH * len(NAMES))
     print("| | kills | short of memory for | CPU at rest | CPU in the storm | memory |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.guest import NO_EXPRESSIONS, prepare_guest
-from tests.support.watchers import run_watchers
+from tests.support.guest_image import GuestUnavailableError
+from tests.support.watchers import prepare_watcher_guest, run_watchers
 
 
 def cpu_ms_per_second(samples: Sequence[dict[str, float]]) -> float:
@@ -32,9 +32,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--pods", type=int, default=250)
     options = parser.parse_args()
-    guest = prepare_guest()
-    if not guest.has_expressions:
-        sys.exit(NO_EXPRESSIONS)
+    try:
+        guest = prepare_watcher_guest()
+    except GuestUnavailableError as error:
+        sys.exit(f"no guest: {error}")
     seconds = round(options.minutes * 60)
     answer: dict[str, Any] = run_watchers(
         guest, "soak.py", str(seconds), str(options.pods), timeout=seconds * 2 + 300

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.guest import Guest, prepare_guest
 from tests.support.guest_image import GuestUnavailableError
+from tests.support.watchers import prepare_watcher_guest
 
 
 HERE = Path(__file__).parent
@@ -25,5 +26,14 @@ def guest() -> Guest:
     """Return the machine, built on first use."""
     try:
         return prepare_guest()
+    except GuestUnavailableError as error:
+        pytest.skip(f"no guest: {error}")
+
+
+@pytest.fixture(scope="session")
+def watcher_guest() -> Guest:
+    """Return a machine in which watch-oom runs."""
+    try:
+        return prepare_watcher_guest()
     except GuestUnavailableError as error:
         pytest.skip(f"no guest: {error}")

@@ -95,8 +95,6 @@ def found(answer: Any, driver: str, name: str) -> set[tuple[str, str | None, str
     }
 
 
-pytestmark = pytest.mark.long
-
 DRIVERS = pytest.mark.parametrize("driver", ["systemd", "cgroupfs"])
 C = "container:Pod/default/"
 P = "pod:Pod/default/"

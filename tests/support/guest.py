@@ -23,9 +23,6 @@ from attrs import field, frozen
 from tests.support.guest_image import CACHE, Image, compile_python, guest_image, locked, make_disk
 
 
-#: Why a test of `watch-oom` has to be skipped.
-NO_EXPRESSIONS = "the guest's Python is another version, for which celpy's parts are not built"
-
 _DISK = "if=virtio,format=raw"
 _RESULT_BYTES = 64 << 20
 _PR_SET_PDEATHSIG = 1

@@ -4,11 +4,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.guest import Guest
+from tests.support.guest import Guest, prepare_guest
+from tests.support.guest_image import GuestUnavailableError
 
 
 _SCRIPTS = Path(__file__).parents[1] / "guest" / "scripts"
 _NODE = "tests/guest/scripts/node.py"
+
+
+def prepare_watcher_guest() -> Guest:
+    """Make ready to run guests in which memqos can read expressions.
+
+    Raises:
+        GuestUnavailableError: this machine cannot, or the guest's Python is not ours.
+    """
+    guest = prepare_guest()
+    if not guest.has_expressions:
+        raise GuestUnavailableError("its Python is another, for which celpy's parts are not built")
+    return guest
 
 
 def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ HOOK = (
 class Watch:
     """A watch-oom that runs."""
 
-    def __init__(self, name: str, *options: str) -> None:
+    def __init__(self, name: str, *options: str, cgroup: str | None = None) -> None:
         self.actions_file = Path(f"{name}.jsonl")
         self.metrics = Path(f"{name}.prom")
         self.out, self.err = Path(f"{name}.out"), Path(f"{name}.err")
@@ -61,6 +61,8 @@ class Watch:
         words += ["--textfile", str(self.metrics), *options]
         with self.out.open("w") as out, self.err.open("w") as err:
             self.process = subprocess.Popen(words, stdout=out, stderr=err)
+        if cgroup is not None:
+            (make(cgroup) / "cgroup.procs").write_text(str(self.process.pid))
 
     def ready(self) -> bool:
         """Wait for its first cycle."""
@@ -156,11 +158,15 @@ def mechanics() -> dict[str, Any]:
     Path("oom.yaml").write_text(THRESHOLD)
     options = ["--kill", "--config", "oom.yaml", "--protect-uid", next(iter(uids))]
     options += ["--after-kill", HOOK, "--hook-timeout", "20s", "--skip-unpopulated"]
-    watch = Watch("mechanics", *options)
+    watch = Watch("mechanics", *options, cgroup="memqos")
     answer: dict[str, Any] = {"paths": paths, "before": populated(*paths)}
     answer["acted"] = watch.acted(3)
+    reserve = MOUNT / "memqos/memory.min"
+    answer["rss_kib"] = number(f"/proc/{watch.process.pid}/status", "VmRSS:")
+    answer["memory_min"] = int(reserve.read_text())
     answer["after"] = populated(*paths)
     answer["kill"] = watch.stop()
+    answer["memory_min_afterwards"] = int(reserve.read_text())
     answer["hook"] = Path("hook").read_text()
     answer["hook_state"] = Path("hook.state").read_text()
     clear("kubepods.slice")
