@@ -182,9 +182,9 @@ class Workload:
 class NodeFacts:
     """What a v1 Node tells; bytes, None where it does not say."""
 
-    name: str
+    name: str | None = None
     capacity_bytes: int | None = None
-    hugepage_bytes: int = 0
+    hugepage_bytes: int | None = None
     swap_bytes: int | None = None
     kernel: str | None = None
 
@@ -215,7 +215,7 @@ def parse_node(document: object, path: str = "$") -> NodeFacts:
     """Read a v1 Node from plain data.
 
     Raises:
-        InputError: a field has the wrong type, or a quantity is malformed.
+        InputError: a field has the wrong type, or a quantity is malformed or negative.
     """
     node = fields.mapping(document, path)
     meta = fields.mapping(node.get("metadata"), f"{path}.metadata")
@@ -224,15 +224,15 @@ def parse_node(document: object, path: str = "$") -> NodeFacts:
     info = fields.mapping(status.get("nodeInfo"), f"{path}.status.nodeInfo")
     swap = fields.mapping(info.get("swap"), f"{path}.status.nodeInfo.swap")
     sizes = {
-        name: fields.quantity(amount, fields.member(f"{path}.status.capacity", name)).value
+        name: _size(amount, fields.member(f"{path}.status.capacity", name))
         for name, amount in capacity.items()
         if name == "memory" or name.startswith("hugepages-")
     }
-    kernel = info.get("kernelVersion")
+    name, kernel = meta.get("name"), info.get("kernelVersion")
     return NodeFacts(
-        name=str(meta.get("name") or "node"),
+        name=name if isinstance(name, str) else None,
         capacity_bytes=sizes.pop("memory", None),
-        hugepage_bytes=sum(sizes.values()),
+        hugepage_bytes=sum(sizes.values()) if sizes else None,
         swap_bytes=fields.integer(
             swap["capacity"], f"{path}.status.nodeInfo.swap.capacity", low=0, high=2**63
         )
@@ -240,6 +240,13 @@ def parse_node(document: object, path: str = "$") -> NodeFacts:
         else None,
         kernel=kernel if isinstance(kernel, str) else None,
     )
+
+
+def _size(amount: object, path: str) -> int:
+    size = fields.quantity(amount, path).value
+    if size < 0:
+        raise InputError(f"{amount} is negative", path=path)
+    return size
 
 
 class _Place(NamedTuple):

@@ -128,10 +128,11 @@ def command(
     """Compare a live cgroup tree with what kubelet should have written, and with what it is worth.
 
     With --pods every value is compared with the plan for those of these pods that are this
-    node's. Without, the tree speaks for itself: protection that an ancestor makes void,
-    over-commitment, min equal to max, values that contradict one another, pressure. --rollback
-    tells what is left after Memory QoS was turned off, whether it is still in force, and what
-    clears it. --before adds what throttling and OOM kills did since. Writes nothing.
+    node's, which --node tells for sure. Without, the tree speaks for itself: protection that an
+    ancestor makes void, over-commitment, min equal to max, values that contradict one another,
+    pressure. --rollback tells what is left after Memory QoS was turned off, whether it is still
+    in force, and what clears it. --before adds what throttling and OOM kills did since. Writes
+    nothing.
 
     \b
     Examples:
@@ -153,20 +154,20 @@ def command(
     tree = list(_read(host, cgroup_root, mount, files)) if is_v2 else []
     identities = identify(cgroup.path for cgroup in tree)
     names, listed = part.names(host, cgroup_root)
-    known = pods_of_node(listed, identities)
+    facts = choose_node(node_file, capacity, own=None if cgroup_root else _facts(host))
+    known = pods_of_node(listed, identities, facts.name)
     tops = part.tops(host, identities, names) if is_v2 else None
     kubelet = _config(host, cgroup_root, kubelet_config)
     if rollback and kubelet is None:
         kubelet = KubeletConfig(feature_gates={"MemoryQoS": False})
     config = resolve_config(kubelet or KubeletConfig(), minor=kubelet_version)
-    facts = choose_node(node_file, capacity, [] if cgroup_root else [_facts(host)])
     node = Node(
         capacity_bytes=facts.capacity_bytes,
         page_size=page_size,
         # Without swap it does not matter whether the runtime wrote memory.swap.max.
         swap_controller=bool(facts.swap_bytes) or None,
         swap_capacity_bytes=facts.swap_bytes or 0,
-        hugepage_bytes=facts.hugepage_bytes,
+        hugepage_bytes=facts.hugepage_bytes or 0,
     )
     environment = _environment(mount, config, node)
     environment = evolve(
@@ -204,7 +205,9 @@ def command(
     write(audit_report.render(report, output))
     if rollback and (config.tiered or (config.enabled and config.factor is not None)):
         note("the kubelet configuration still has Memory QoS on, so this is no rollback")
-    if len(known) < len(listed):
+    if listed and not known and facts.name is None:
+        note(f"none of the pods of {pods} is in the tree; --node tells which are this node's")
+    elif len(known) < len(listed):
         note(f"left out {len(listed) - len(known)} pods of {pods} that are not on this node")
     for text in _notes(pods, identities, names_of_pods(known), rollback=rollback):
         note(text)
@@ -231,10 +234,9 @@ def _config(host: Host, cgroup_root: str | None, name: str | None) -> KubeletCon
 
 def _facts(host: Host) -> NodeFacts:
     return NodeFacts(
-        name="",
         capacity_bytes=read_capacity(host),
         swap_bytes=read_meminfo(host, "SwapTotal"),
-        hugepage_bytes=read_meminfo(host, "Hugetlb") or 0,
+        hugepage_bytes=read_meminfo(host, "Hugetlb"),
         kernel=read_kernel(host),
     )
 

@@ -8,7 +8,16 @@ from typing import Any, TypeVar
 import click
 from attrs import frozen
 
-from memqos.adapters.cgroup_tree import CgroupFiles, cgroup_of, read_log_names, read_mount
+from memqos.adapters.archive import Archive
+from memqos.adapters.cgroup_tree import (
+    CGROUP_MOUNT,
+    EVENT_FILES,
+    CgroupFiles,
+    cgroup_of,
+    check_v2,
+    read_log_names,
+    read_tree,
+)
 from memqos.adapters.host import Host
 from memqos.adapters.manifest_files import read_manifests
 from memqos.adapters.roots import open_host
@@ -24,7 +33,6 @@ from memqos_cli.output.terminal import note
 
 __all__ = [
     "Part",
-    "check_v2",
     "is_below",
     "part_options",
     "read_capture",
@@ -127,7 +135,7 @@ def read_pods(name: str) -> tuple[Pod, ...]:
         InputError: it cannot be understood.
     """
     reader = ManifestReader()
-    read_manifests([name], reader)
+    read_manifests([name], reader, directories=False)
     pods = tuple(item.pod for item in reader.workloads())
     found = tuple(pod for pod in pods if pod.kind == "Pod" and pod.uid is not None)
     if len(found) < len(pods):
@@ -135,19 +143,6 @@ def read_pods(name: str) -> tuple[Pod, ...]:
     if not found:
         note(f"{name}: no pods in it")
     return found
-
-
-def check_v2(host: Host, cgroup_root: str | None) -> None:
-    """Make sure that there is a cgroup v2 tree with memory in it.
-
-    Raises:
-        MachineError: the memory controller is on cgroup v1.
-    """
-    mount = read_mount(host, root=cgroup_root)
-    if mount.version == 1:
-        kind = "hybrid hierarchy" if mount.hybrid else "hierarchy"
-        place = cgroup_root or host.display("sys/fs/cgroup")
-        raise MachineError(place, f"a cgroup v1 {kind}: memory protection is cgroup v2's")
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:
@@ -207,10 +202,20 @@ def read_capture(name: str) -> tuple[Host, str | None]:
         What `read_tree` takes.
 
     Raises:
-        MachineError: neither.
+        MachineError: neither, or one of cgroup v1.
     """
     host = open_host(name)
-    if host.exists("sys/fs/cgroup"):
-        return host, None
     host.check()
-    return host, name
+    root = None
+    if not host.exists(CGROUP_MOUNT):
+        if isinstance(host, Archive):
+            raise _no_tree(name)
+        root = name
+    check_v2(host, root=root)
+    if not any(cgroup.files for cgroup in read_tree(host, EVENT_FILES, root=root)):
+        raise _no_tree(name)
+    return host, root
+
+
+def _no_tree(name: str) -> MachineError:
+    return MachineError(name, "no cgroup tree in it: nothing has a memory.current")

@@ -6,12 +6,18 @@ from typing import Any
 
 import click
 
-from memqos.adapters.cgroup_tree import PROTECTION_FILES, CgroupFiles, read_mount, read_tree
+from memqos.adapters.cgroup_tree import (
+    PROTECTION_FILES,
+    CgroupFiles,
+    check_v2,
+    read_mount,
+    read_tree,
+)
 from memqos.adapters.host import Host
 from memqos.errors import InputError
 from memqos.memory_qos.protection import CgroupMemory, effective_protection
 from memqos.memory_qos.tree import identify
-from memqos_cli.cgroup_options import Part, check_v2, is_below, part_options, sizes_of
+from memqos_cli.cgroup_options import Part, is_below, part_options, sizes_of
 from memqos_cli.exit_codes import YES
 from memqos_cli.options import (
     cgroup_root_option,
@@ -84,7 +90,7 @@ def command(
     part.check()
     if cgroup_root is None:
         host.check()
-    check_v2(host, cgroup_root)
+    check_v2(host, root=cgroup_root)
     tree = list(read_tree(host, PROTECTION_FILES, root=cgroup_root))
     identities = identify(cgroup.path for cgroup in tree)
     names, _ = part.names(host, cgroup_root)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from memqos.adapters.cgroup_tree import EVENT_FILES, read_mount, read_tree
+from memqos.adapters.cgroup_tree import EVENT_FILES, check_v2, read_mount, read_tree
 from memqos.adapters.host import Host
 from memqos.duration import parse_duration
 from memqos.errors import InputError
@@ -17,7 +17,6 @@ from memqos.memory_qos.identity import NO_NAMES, Identity, PodNames
 from memqos.memory_qos.tree import identify
 from memqos_cli.cgroup_options import (
     Part,
-    check_v2,
     part_options,
     read_capture,
     reading_of,
@@ -121,7 +120,7 @@ class _Meter:
     """Reads the same part of a tree again and again."""
 
     def __init__(self, host: Host, root: str | None, *, capture: bool) -> None:
-        check_v2(host, root)
+        check_v2(host, root=root)
         self._host = host
         self._root = root
         self._capture = capture

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from attrs import evolve
+from attrs import asdict, evolve
 
 from memqos.adapters.manifest_files import read_manifests
 from memqos.errors import InputError
@@ -32,7 +32,7 @@ def node_options(command: Command) -> Command:
         "node_file",
         type=click.Path(readable=False, allow_dash=True),
         metavar="FILE",
-        help="v1 Node, for its capacity.",
+        help="v1 Node, for its name and capacity.",
     )(command)
 
 
@@ -42,26 +42,46 @@ def _capacity(_ctx: Any, _param: Any, value: str | None) -> NodeFacts | None:
     sizes: dict[str, int] = {}
     for item in value.split(","):
         name, equals, amount = item.partition("=")
-        if not equals or not (name in ("memory", "swap") or name.startswith("hugepages-")):
-            raise click.BadParameter(f"{item!r} is not memory=, swap= or hugepages-SIZE=QUANTITY")
         try:
+            if not equals or not _is_resource(name):
+                raise click.BadParameter(
+                    f"{item!r} is not memory=, swap= or hugepages-SIZE=QUANTITY"
+                )
+            if name in sizes:
+                raise click.BadParameter(f"{name} is given more than once")
             sizes[name] = parse_quantity(amount).value
         except InputError as error:
             raise click.BadParameter(error.message) from None
         if sizes[name] < 0:
             raise click.BadParameter(f"{item} is negative")
     return NodeFacts(
-        name="--capacity",
         capacity_bytes=sizes.pop("memory", None),
         swap_bytes=sizes.pop("swap", None),
-        hugepage_bytes=sum(sizes.values()),
+        hugepage_bytes=sum(sizes.values()) if sizes else None,
     )
 
 
+def _is_resource(name: str) -> bool:
+    kind, dash, size = name.partition("-")
+    if kind == "hugepages" and dash:
+        return parse_quantity(size).value > 0
+    return name in ("memory", "swap")
+
+
 def choose_node(
-    node_file: str | None, capacity: NodeFacts | None, nodes: Sequence[NodeFacts] = ()
+    node_file: str | None,
+    capacity: NodeFacts | None,
+    nodes: Sequence[NodeFacts] = (),
+    *,
+    own: NodeFacts | None = None,
 ) -> NodeFacts:
-    """Choose the node: --capacity over --node over others that are known.
+    """Choose the node, fact by fact: --capacity over --node or another Node over the root's own.
+
+    Args:
+        node_file: of --node.
+        capacity: of --capacity.
+        nodes: that are known without --node.
+        own: what the root tells.
 
     Raises:
         MachineError: the file cannot be read.
@@ -69,20 +89,15 @@ def choose_node(
     """
     if node_file is not None:
         reader = ManifestReader()
-        read_manifests([node_file], reader)
+        read_manifests([node_file], reader, directories=False)
         nodes = reader.nodes
         if not nodes:
             raise InputError("no v1 Node in it", source=node_file)
     if len(nodes) > 1:
-        note(f"of {len(nodes)} nodes the first is taken: {nodes[0].name}")
-    facts = nodes[0] if nodes else NodeFacts(name="")
-    if capacity is None:
-        return facts
-    return evolve(
-        facts,
-        capacity_bytes=facts.capacity_bytes
-        if capacity.capacity_bytes is None
-        else capacity.capacity_bytes,
-        swap_bytes=facts.swap_bytes if capacity.swap_bytes is None else capacity.swap_bytes,
-        hugepage_bytes=capacity.hugepage_bytes or facts.hugepage_bytes,
-    )
+        note(f"of {len(nodes)} nodes the first is taken: {nodes[0].name or 'one without a name'}")
+    facts = own or NodeFacts()
+    for other in (*nodes[:1], capacity):
+        if other is not None:
+            told = {name: value for name, value in asdict(other).items() if value is not None}
+            facts = evolve(facts, **told)
+    return facts

@@ -149,7 +149,7 @@ def command(
         cgroup_version=cgroup_version,
         swap_controller=None if facts.swap_bytes is None else True,
         swap_capacity_bytes=facts.swap_bytes or 0,
-        hugepage_bytes=facts.hugepage_bytes,
+        hugepage_bytes=facts.hugepage_bytes or 0,
     )
     config = resolve_config(_config(kubelet_config), minor=kubelet_version)
     planner = _Planner(node, workloads, cgroup_driver, kernel or facts.kernel)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from memqos.adapters.archive import Archive
-from memqos.adapters.cgroup_tree import CGROUP_MOUNT, SWAP_FILES
+from memqos.adapters.cgroup_tree import CGROUP_MOUNT, SWAP_FILES, check_v2
 from memqos.adapters.host import Host
 from memqos.adapters.oom_files import read_attributes, read_oom_tree, read_preferences
 from memqos.errors import InputError
@@ -76,6 +76,7 @@ def command(
     guards = Guards(preferences=read_preferences(preferences))
     if cgroup_root is None:
         host.check()
+    check_v2(host, root=cgroup_root)
     tree = read_oom_tree(host, root=cgroup_root, names=(*_FILES, *SWAP_FILES) if swap else _FILES)
     try:
         chosen = choose_layout(layout, tree)

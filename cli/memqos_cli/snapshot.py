@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import click
 
 from memqos.adapters.host import Host
-from memqos.adapters.snapshot import archive_bytes, save_snapshot, take_snapshot
+from memqos.adapters.signals import exit_on_sigterm
+from memqos.adapters.snapshot import save_snapshot, take_snapshot, write_archive
 from memqos.errors import MachineError
 from memqos_cli.exit_codes import YES
 from memqos_cli.options import debug_option, output_option, root_option
@@ -29,9 +32,10 @@ __all__ = ["command"]
 def command(target: str, host: Host, cgroups: bool, output: str) -> None:
     """Save exactly the files that the commands read, to run them elsewhere with --root.
 
-    FILE.tar, FILE.tar.gz or FILE.tgz is written as an archive, "-" is an archive on standard
-    output, any other name is a new directory. No process command lines, no environment; of the
-    kubelet configuration only the fields that memqos reads, of the pods' logs only the names.
+    FILE.tar, .tar.gz, .tgz, .tar.bz2 or .tar.xz is written as an archive, "-" is an archive on
+    standard output, any other name is a new directory. No process command lines, no environment;
+    of the kubelet configuration only the fields that memqos reads, of the pods' logs only the
+    names.
 
     \b
     Examples:
@@ -46,9 +50,12 @@ def command(target: str, host: Host, cgroups: bool, output: str) -> None:
     for text in snapshot.missing:
         note(f"not saved: {text}")
     if target == "-":
-        write_bytes(archive_bytes(snapshot, gzip=False))
+        buffer = io.BytesIO()  # nothing is written of what turns out to be too large
+        write_archive(snapshot, buffer, "standard output")
+        write_bytes(buffer.getbuffer())
     else:
-        save_snapshot(snapshot, target)
+        with exit_on_sigterm():
+            save_snapshot(snapshot, target)
         if output == "text":
             write(f"saved {len(snapshot.files)} files to {printable(target)}\n")
         else:

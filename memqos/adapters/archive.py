@@ -7,6 +7,7 @@ import errno
 import gzip
 import lzma
 import os
+import sys
 import tarfile
 import zlib
 from collections import defaultdict
@@ -20,11 +21,11 @@ from memqos.adapters.host import MAX_LINKS, Host
 from memqos.errors import MachineError
 
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "Room", "TooLargeError"]
 
 _MAX_BYTES = 512 * 1024 * 1024  # of the archive, unpacked
 _MAX_HELD = 128 * 1024 * 1024  # of what is kept of it
-_HELD_PER_ENTRY = 200
+_HELD_PER_ENTRY = 120  # beside a name and a content
 _BLOCK = 512
 _STEP = 1024 * 1024
 _BROKEN = (
@@ -53,10 +54,39 @@ class _Unreadable(NamedTuple):
 
 # A file, a link, or None for a directory.
 _Entry: TypeAlias = "bytes | _Link | _Unreadable | None"
+_NOTHING = _Unreadable("is not there")
 
 
-class _TooLargeError(Exception):
+class TooLargeError(Exception):
     """The archive is not one of a snapshot."""
+
+
+class Room:
+    """How much an archive may hold: who makes one keeps to it, too."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    def hold(self, name: str, content: str | bytes = b"") -> None:
+        """Make room for an entry.
+
+        Raises:
+            TooLargeError: there is none.
+        """
+        # Not the lengths: one character can make all others of a text four bytes long.
+        self._held += sys.getsizeof(name) + sys.getsizeof(content) + _HELD_PER_ENTRY
+        if self._held > _MAX_HELD:
+            raise TooLargeError
+
+    @staticmethod
+    def reach(offset: int) -> None:
+        """Let the archive grow, but for its end.
+
+        Raises:
+            TooLargeError: it is too long.
+        """
+        if offset > _MAX_BYTES - 2 * _STEP:  # its end is padded, and read in steps
+            raise TooLargeError
 
 
 class _Readable(Protocol):
@@ -90,7 +120,7 @@ class _Forward:
         if size < 0:
             raise ValueError("a negative size")
         if size > MAX_INPUT_BYTES or self._end + size > _MAX_BYTES:
-            raise _TooLargeError
+            raise TooLargeError
         again = self._last[len(self._last) - self._back :][:size] if self._back else b""
         self._back -= len(again)
         if len(again) == size:
@@ -107,7 +137,7 @@ class Archive(Host):
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self._entries: dict[str, _Entry] = {"": None}
-        self._held = 0
+        self._room = Room()
         problem = "neither a directory nor a tar archive"
         try:
             with ExitStack() as stack:
@@ -116,7 +146,7 @@ class Archive(Host):
                 problem = "the archive is damaged or incomplete"
                 self._read(tar)
                 self._check_end(tar, file)
-        except _TooLargeError:
+        except TooLargeError:
             raise MachineError(self.root, "too large for a snapshot") from None
         except _BROKEN as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -146,19 +176,15 @@ class Archive(Host):
 
     def _add(self, name: str, entry: _Entry) -> None:
         """Add an entry and the directories that lead to it; the last of a name counts."""
-        self._hold(name, len(entry) if isinstance(entry, bytes) else 0)
+        content = entry.target if isinstance(entry, _Link) else entry
+        self._room.hold(name, content if isinstance(content, str | bytes) else b"")
         if name:
             self._entries[name] = entry
         parent = name.rpartition("/")[0]
         while parent not in self._entries:
-            self._hold(parent, 0)
+            self._room.hold(parent)
             self._entries[parent] = None
             parent = parent.rpartition("/")[0]
-
-    def _hold(self, name: str, size: int) -> None:
-        self._held += len(name) + size + _HELD_PER_ENTRY
-        if self._held > _MAX_HELD:
-            raise _TooLargeError
 
     @staticmethod
     def _check_end(tar: tarfile.TarFile, file: _Forward) -> None:
@@ -208,17 +234,25 @@ class Archive(Host):
 
     def is_link(self, path: str) -> bool:
         """Tell whether a path itself is a symbolic link."""
-        directory, name = os.path.split(path)
-        try:
-            place = "/".join(filter(None, (self._follow(directory), name)))
-        except MachineError:
-            return False
-        return isinstance(self._entries.get(place), _Link)
+        return isinstance(self._itself(path), _Link)
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether a path itself is a directory, and no link to one."""
+        return self._itself(path) is None
 
     def place(self, path: str) -> str | None:
         """Nothing in an archive can be replaced."""
         del path
         return None
+
+    def _itself(self, path: str) -> _Entry:
+        """Return what is at a path, a link not followed."""
+        directory, name = os.path.split(path)
+        try:
+            place = "/".join(filter(None, (self._follow(directory), name)))
+        except MachineError:
+            return _NOTHING
+        return self._entries.get(place, _NOTHING)
 
     def _error(self, path: str, number: int) -> MachineError:
         return MachineError(self.display(path), os.strerror(number), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from memqos.adapters.archive import Archive
@@ -29,6 +29,7 @@ __all__ = [
     "CgroupFiles",
     "Mount",
     "cgroup_of",
+    "check_v2",
     "read_log_names",
     "read_meminfo",
     "read_mglru",
@@ -71,7 +72,6 @@ _LRU_GEN = "sys/kernel/mm/lru_gen/enabled"
 
 # What a cgroup that goes away under the reader answers with, and files that cannot be read.
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.EOPNOTSUPP, errno.EINVAL)
-_NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
 class CgroupFiles(NamedTuple):
@@ -106,23 +106,35 @@ class Mount(NamedTuple):
         return "memory_localevents" in (self.options or ())
 
 
+def _raise(_path: str, error: MachineError) -> None:
+    raise error
+
+
 def read_tree(
-    host: Host, names: Collection[str], *, root: str | None = None, top: str = "/"
+    host: Host,
+    names: Collection[str],
+    *,
+    root: str | None = None,
+    top: str = "/",
+    unreadable: Callable[[str, MachineError], None] = _raise,
 ) -> Iterator[CgroupFiles]:
     """Walk a cgroup tree, parents before children, siblings by name.
+
+    Links are no cgroups, and neither are directories with the name of one of `TREE_FILES`.
 
     Args:
         host: whose tree it is, unless `root` is given.
         names: the files to read; those that a cgroup lacks are left out.
         root: a directory that holds the tree.
         top: where to begin, absolute within the mount.
+        unreadable: takes a file or cgroup that cannot be read for another reason than that it
+            vanished meanwhile, absolute within the mount, and the error; by default raises it.
 
     Raises:
-        MachineError: `top` cannot be read, or something below it for another reason than that it
-            vanished meanwhile.
+        MachineError: there is no `top`, or as `unreadable` does.
     """
     if root is None and isinstance(host, Archive):
-        yield from _walk_archive(host, names, top)
+        yield from _walk_archive(host, names, top, unreadable)
         return
     base = host.resolve(CGROUP_MOUNT) if root is None else root
     start = os.path.join(base, top.lstrip("/")) if top != "/" else base
@@ -143,19 +155,21 @@ def read_tree(
                 for entry in entries:
                     if entry.name in wanted:
                         files.append(entry.name)
-                    elif entry.is_dir(follow_symlinks=False):
+                    elif entry.name not in TREE_FILES and entry.is_dir(follow_symlinks=False):
                         inner.append((entry.name, entry.inode()))
         except OSError as error:
-            if path != top and error.errno in _GONE:
-                continue
-            raise machine_error(place, error) from error
-        yield CgroupFiles(path, inode, _read(place, files))
-        inner.sort(reverse=True)
+            if path == top or error.errno not in _GONE:
+                unreadable(path, machine_error(place, error))
+            continue
         stem = "" if path == "/" else path
+        yield CgroupFiles(path, inode, _read(place, stem, files, unreadable))
+        inner.sort(reverse=True)
         todo += [(f"{stem}/{name}", f"{place}/{name}", number) for name, number in inner]
 
 
-def _read(place: str, names: Iterable[str]) -> Mapping[str, str]:
+def _read(
+    place: str, stem: str, names: Iterable[str], unreadable: Callable[[str, MachineError], None]
+) -> Mapping[str, str]:
     texts = {}
     for name in names:
         path = f"{place}/{name}"
@@ -171,31 +185,34 @@ def _read(place: str, names: Iterable[str]) -> Mapping[str, str]:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            if error.errno in _GONE:
-                continue
-            raise machine_error(path, error) from error
+            if error.errno not in _GONE:
+                unreadable(f"{stem}/{name}", machine_error(path, error))
+            continue
         texts[name] = data.decode("ascii", "replace")
     return texts
 
 
-def _walk_archive(host: Archive, names: Collection[str], top: str) -> Iterator[CgroupFiles]:
-    folder = f"{CGROUP_MOUNT}{top}".rstrip("/")
-    todo = [(top, host.list(folder))]
+def _walk_archive(
+    host: Archive,
+    names: Collection[str],
+    top: str,
+    unreadable: Callable[[str, MachineError], None],
+) -> Iterator[CgroupFiles]:
+    todo = [top]
     while todo:
-        path, found = todo.pop()
-        place = f"{CGROUP_MOUNT}{path}".rstrip("/")
+        path = todo.pop()
         stem = "" if path == "/" else path
-        texts = {}
-        inner = []
-        for name in found:
-            try:
-                if name in names:
+        place = f"{CGROUP_MOUNT}{stem}"
+        texts, inner = {}, []
+        for name in host.list(place):
+            if name in names:
+                try:
                     texts[name] = host.read(f"{place}/{name}").decode("ascii", "replace")
-                else:
-                    inner.append((f"{stem}/{name}", host.list(f"{place}/{name}")))
-            except MachineError as error:
-                if error.errno not in _NO_DIRECTORY:
-                    raise
+                except MachineError as error:
+                    if error.errno not in _GONE:
+                        unreadable(f"{stem}/{name}", error)
+            elif name not in TREE_FILES and host.is_directory(f"{place}/{name}"):
+                inner.append(f"{stem}/{name}")
         yield CgroupFiles(path, 0, texts)
         todo += reversed(inner)
 
@@ -229,6 +246,19 @@ def read_mount(host: Host, *, root: str | None = None) -> Mount:
         hybrid = hybrid or host.exists(f"{CGROUP_MOUNT}/unified/cgroup.controllers")
         return Mount(1, hybrid=hybrid, options=options)
     return Mount(None, hybrid=False, options=None)
+
+
+def check_v2(host: Host, *, root: str | None = None) -> None:
+    """Make sure that cgroups are those of cgroup v2, as far as that can be told.
+
+    Raises:
+        MachineError: the memory controller is on cgroup v1.
+    """
+    mount = read_mount(host, root=root)
+    if mount.version == 1:
+        kind = "hybrid hierarchy" if mount.hybrid else "hierarchy"
+        place = host.display(CGROUP_MOUNT) if root is None else root
+        raise MachineError(place, f"a cgroup v1 {kind}; this needs cgroup v2")
 
 
 def _mounts(host: Host) -> list[str]:

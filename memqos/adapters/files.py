@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from memqos.errors import MachineError
@@ -16,6 +18,7 @@ __all__ = [
     "open_file",
     "read_file",
     "read_input",
+    "replacing",
     "write_atomically",
 ]
 
@@ -101,6 +104,17 @@ def write_atomically(path: str, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         MachineError: it cannot be written; the temporary file is gone then.
     """
+    with replacing(path, mode=mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: str, *, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Give a new file to write, which replaces another as soon as it is complete.
+
+    Raises:
+        MachineError: it cannot be written; the temporary file is gone then.
+    """
     from tempfile import mkstemp  # slow to import, and most commands write nothing
 
     try:
@@ -111,7 +125,7 @@ def write_atomically(path: str, data: bytes, *, mode: int = 0o644) -> None:
         descriptor, temporary = mkstemp(prefix=f".{name[:100]}.", dir=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())

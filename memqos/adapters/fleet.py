@@ -25,7 +25,7 @@ from attrs import frozen
 
 from memqos.adapters.files import MAX_INPUT_BYTES, machine_error
 from memqos.adapters.kubelet_node import read_kubelet_node
-from memqos.adapters.roots import open_host
+from memqos.adapters.roots import ARCHIVES, open_host
 from memqos.errors import InputError, MachineError, MemqosError
 from memqos.memory_manager.fleet import (
     DriftSummary,
@@ -51,7 +51,6 @@ __all__ = [
 ]
 
 _ROOT_FOLDERS = ("proc", "sys", "var")
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _DOCUMENTS = (".json", ".jsonl")
 
 _CHUNK = 16
@@ -138,12 +137,12 @@ def find_inputs(name: str) -> Iterator[Input]:
             continue
         if os.path.isdir(path):
             yield Snapshot(path)
-        elif entry.endswith(_ARCHIVES + _DOCUMENTS):
+        elif entry.lower().endswith((*ARCHIVES, *_DOCUMENTS)):
             yield from _file(path)
 
 
 def _file(path: str) -> Iterator[Input]:
-    if not path.endswith(_DOCUMENTS):
+    if not path.lower().endswith(_DOCUMENTS):
         yield Snapshot(path)
         return
     try:

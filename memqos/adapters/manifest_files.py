@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from io import BufferedReader
 from typing import cast
 
 from memqos.adapters.documents import Stream, iterate_documents
-from memqos.adapters.files import machine_error
+from memqos.adapters.files import machine_error, open_file
 from memqos.errors import InputError, MachineError
 from memqos.manifests import KEYS, ManifestReader
 
@@ -24,18 +23,25 @@ MAX_STREAM_BYTES = 256 * 1024 * 1024
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def read_manifests(names: Iterable[str], reader: ManifestReader) -> None:
+def read_manifests(
+    names: Iterable[str], reader: ManifestReader, *, directories: bool = True
+) -> None:
     """Feed a reader with every document of files, directories (recursively) and ``-``.
 
     In a directory, documents that are no Kubernetes objects, such as a chart's values, are left
     out and counted; in a file that is named they are an error.
+
+    Args:
+        names: where the manifests are.
+        reader: takes them.
+        directories: whether a name may be that of a directory.
 
     Raises:
         MachineError: a file cannot be read, or a directory has no manifest.
         InputError: a document cannot be understood; file, document, line and path say where.
     """
     for name in names:
-        for source, found in _files(name):
+        for source, found in _files(name) if directories else [(name, False)]:
             with _opened(source) as stream:
                 _read(stream, source, reader, lenient=found)
 
@@ -79,19 +85,8 @@ def _opened(name: str) -> Iterator[Stream]:
     if name == "-":
         yield _Bounded(_stdin(), "standard input")
         return
-    try:
-        # Opening a FIFO for reading would wait for a writer.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except ValueError as error:
-        raise MachineError(name, str(error)) from error
-    except OSError as error:
-        raise machine_error(name, error) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise MachineError(name, "is not a regular file; '-' reads standard input")
-        yield _Bounded(partial(os.read, descriptor), name)
-    finally:
-        os.close(descriptor)
+    with open_file(name) as file:
+        yield _Bounded(partial(os.read, file.fileno()), name)
 
 
 def _stdin() -> Callable[[int], bytes]:

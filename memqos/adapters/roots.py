@@ -7,7 +7,16 @@ import os
 from memqos.adapters.host import Host
 
 
-__all__ = ["open_host"]
+__all__ = ["ARCHIVES", "compression_of", "open_host"]
+
+#: Endings of archives, and how tarfile calls what compresses them.
+ARCHIVES = {".tar": "", ".tar.gz": "gz", ".tgz": "gz", ".tar.bz2": "bz2", ".tar.xz": "xz"}
+
+
+def compression_of(name: str) -> str | None:
+    """Tell by its name how an archive is compressed; None for what is no archive."""
+    endings = (ending for ending in ARCHIVES if name.lower().endswith(ending))
+    return ARCHIVES.get(next(endings, ""))
 
 
 def open_host(root: str) -> Host:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Self
 
 
-__all__ = ["SignalClock", "unblock_signals"]
+__all__ = ["SignalClock", "exit_on_sigterm", "unblock_signals"]
 
 _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
@@ -37,6 +40,23 @@ class SignalClock:
     def now_ns() -> int:
         """Return the monotonic time."""
         return time.monotonic_ns()
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a block as Ctrl-C does, by an exception, so that it can clean up."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        if before is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, before)
 
 
 def unblock_signals() -> None:

@@ -8,16 +8,20 @@ table the cgroup mounts, of the pods' logs the names.
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import json
 import os
 import tarfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import BinaryIO
 
 from attrs import define, field
 
+from memqos.adapters.archive import Room, TooLargeError
 from memqos.adapters.cgroup_tree import (
     CGROUP_MARKERS,
     CGROUP_MOUNT,
@@ -29,24 +33,26 @@ from memqos.adapters.cgroup_tree import (
     read_tree,
 )
 from memqos.adapters.documents import read_documents
-from memqos.adapters.files import MAX_INPUT_BYTES, machine_error, write_atomically
+from memqos.adapters.files import MAX_INPUT_BYTES, machine_error, replacing
 from memqos.adapters.host import Host
 from memqos.adapters.kubelet_node import kubelet_document
 from memqos.adapters.node import (
     CHECKPOINT,
     KUBELET_CONFIG,
+    read_capacity,
     read_checkpoint,
     read_image,
     read_kernel,
     read_machine,
 )
+from memqos.adapters.roots import compression_of
 from memqos.errors import InputError, MachineError, MemqosError
 from memqos.kubelet_config import FIELDS
 
 
-__all__ = ["Snapshot", "save_snapshot", "take_snapshot"]
+__all__ = ["Snapshot", "save_snapshot", "take_snapshot", "write_archive"]
 
-_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_STAGE = ".memqos-"
 
 
 @define
@@ -124,7 +130,7 @@ def take_snapshot(host: Host, *, cgroups: bool = True) -> Snapshot:
         if _is_there(host, KUBELET_CONFIG):
             snapshot.directories.add(KUBELET_CONFIG)
     if cgroups:
-        for read in (read_kernel, read_mglru):  # None is an answer
+        for read in (read_capacity, read_kernel, read_mglru):  # None is an answer
             read(recorder)
         _add_cgroups(host, snapshot)
     return snapshot
@@ -137,9 +143,6 @@ def _add_cgroups(host: Host, snapshot: Snapshot) -> None:
             lines = host.read(table).splitlines(keepends=True)
             snapshot.files[table] = b"".join(line for line in lines if _is_cgroup(line))
             break
-    for name in CGROUP_MARKERS:
-        if host.exists(f"{CGROUP_MOUNT}/{name}"):
-            snapshot.files[f"{CGROUP_MOUNT}/{name}"] = b""  # that it is there is all
     version = read_mount(host).version
     if version is None:
         place = host.display(CGROUP_MOUNT)
@@ -149,6 +152,9 @@ def _add_cgroups(host: Host, snapshot: Snapshot) -> None:
             _add_tree(host, snapshot)
         except MachineError as error:
             snapshot.missing.append(str(error))
+    for marker in (f"{CGROUP_MOUNT}/{name}" for name in CGROUP_MARKERS):
+        if host.exists(marker) and marker not in snapshot.directories:
+            snapshot.files[marker] = b""  # that it is there is all
     for folder in LOG_DIRECTORIES:
         with suppress(MachineError):
             snapshot.directories |= {f"{folder}/{name}" for name in host.list(folder)}
@@ -159,12 +165,23 @@ def _is_cgroup(line: bytes) -> bool:
 
 
 def _add_tree(host: Host, snapshot: Snapshot) -> None:
-    tree = list(read_tree(host, TREE_FILES))  # a part of it would be another tree
-    for cgroup in tree:
+    problems: list[str] = []
+
+    def stand_in(path: str, error: MachineError) -> None:
+        """Let whoever reads what could not be read be refused, as on the host."""
+        problems.append(str(error))
+        known = path.rpartition("/")[2] in TREE_FILES
+        places = [path] if known else [f"{path.rstrip('/')}/{name}" for name in TREE_FILES]
+        snapshot.directories |= {f"{CGROUP_MOUNT}{place}" for place in places}
+
+    for cgroup in read_tree(host, TREE_FILES, unreadable=stand_in):
         folder = f"{CGROUP_MOUNT}{cgroup.path}".rstrip("/")
         snapshot.directories.add(folder)
         for name, text in cgroup.files.items():
             snapshot.files[f"{folder}/{name}"] = text.encode()
+    if problems:
+        more = f", and {len(problems) - 1} more of the tree" if len(problems) > 1 else ""
+        snapshot.missing.append(f"{problems[0]}{more}")
 
 
 def _is_there(host: Host, path: str) -> bool:
@@ -194,20 +211,52 @@ def save_snapshot(snapshot: Snapshot, target: str) -> None:
     Readable by its owner alone: ``/proc/iomem`` tells where the kernel lies.
 
     Raises:
-        MachineError: it cannot be written, or a directory of that name is not empty.
+        MachineError: it cannot be written, is too large for an archive, or a directory of that
+            name is not empty.
     """
-    if target.endswith(_ARCHIVES):
-        write_atomically(
-            target, archive_bytes(snapshot, gzip=not target.endswith(".tar")), mode=0o600
-        )
+    compression = compression_of(target)
+    if compression is not None:
+        with replacing(target, mode=0o600) as file:
+            write_archive(snapshot, file, target, compression=compression)
         return
     try:
         os.makedirs(target, mode=0o700, exist_ok=True)
-        if os.listdir(target):
-            raise MachineError(target, "the directory is not empty")
-        _save_directory(snapshot, target)
+        with _locked(target) as alone:
+            _clear(target, alone=alone)
+            _save_directory(snapshot, target)
     except OSError as error:
         raise machine_error(target, error) from error
+
+
+@contextmanager
+def _locked(target: str) -> Iterator[bool]:
+    """Keep other runs out, with a lock that dies with its holder.
+
+    Gives False where there are no locks, as on some network file systems.
+    """
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        alone = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MachineError(target, "another memqos is writing it") from None
+        except OSError:
+            alone = False
+        yield alone
+    finally:
+        os.close(descriptor)
+
+
+def _clear(target: str, *, alone: bool) -> None:
+    """Make sure that a directory is empty, but for what a run left that was killed."""
+    from shutil import rmtree
+
+    names = os.listdir(target)
+    if names and not (alone and all(name.startswith(_STAGE) for name in names)):
+        raise MachineError(target, "the directory is not empty")
+    for name in names:
+        rmtree(os.path.join(target, name))
 
 
 def _save_directory(snapshot: Snapshot, target: str) -> None:
@@ -215,7 +264,7 @@ def _save_directory(snapshot: Snapshot, target: str) -> None:
     from shutil import rmtree
     from tempfile import mkdtemp
 
-    stage = mkdtemp(prefix=".memqos-", dir=target)
+    stage = mkdtemp(prefix=_STAGE, dir=target)
     made = [stage]
     try:
         for path in sorted(snapshot.directories):
@@ -225,7 +274,8 @@ def _save_directory(snapshot: Snapshot, target: str) -> None:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "xb", opener=_private) as file:
                 file.write(data)
-        for name in sorted(os.listdir(stage)):  # kubelet's files, without which is no answer, last
+        # At once, but for a power failure or SIGKILL in between; kubelet's files come last.
+        for name in sorted(os.listdir(stage)):
             made.append(os.path.join(target, name))
             os.rename(os.path.join(stage, name), made[-1])
         os.rmdir(stage)
@@ -239,17 +289,46 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def archive_bytes(snapshot: Snapshot, *, gzip: bool) -> bytes:
-    """Make the tar archive of a snapshot in memory."""
-    buffer = io.BytesIO()
+def write_archive(
+    snapshot: Snapshot, file: BinaryIO, target: str, *, compression: str = ""
+) -> None:
+    """Write the tar archive of a snapshot.
+
+    Args:
+        snapshot: what is written.
+        file: where it is written to.
+        target: what that is called.
+        compression: as tarfile calls it.
+
+    Raises:
+        MachineError: memqos would not read so large an archive.
+    """
     now = int(time.time())  # a fraction would cost an extended header for each file
-    with tarfile.open(fileobj=buffer, mode="w:gz" if gzip else "w") as tar:
-        for path in sorted(snapshot.directories):
-            entry = tarfile.TarInfo(path)
-            entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o700, now
-            tar.addfile(entry)
-        for path, data in sorted(snapshot.files.items()):
-            entry = tarfile.TarInfo(path)
-            entry.size, entry.mode, entry.mtime = len(data), 0o600, now
-            tar.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+    room = Room()
+    try:
+        with tarfile.open(fileobj=file, mode=f"w:{compression}") as tar:  # type: ignore[call-overload]  # one of four
+            folders = ((path, None) for path in sorted(_folders(snapshot)))
+            for path, data in chain(folders, sorted(snapshot.files.items())):
+                room.hold(path, data or b"")
+                entry = tarfile.TarInfo(path)
+                entry.mtime = now
+                if data is None:
+                    entry.type, entry.mode = tarfile.DIRTYPE, 0o700
+                else:
+                    entry.size, entry.mode = len(data), 0o600
+                tar.addfile(entry, io.BytesIO(data or b""))
+                tar.members.clear()  # or it keeps them all
+                room.reach(tar.offset)
+    except TooLargeError:
+        raise MachineError(target, "too large for an archive; save a directory instead") from None
+
+
+def _folders(snapshot: Snapshot) -> set[str]:
+    """Return the directories of a snapshot, with those that lead to others and to files."""
+    found = set(snapshot.directories)
+    for path in (*snapshot.directories, *snapshot.files):
+        parent = path.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found

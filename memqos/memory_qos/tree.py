@@ -167,18 +167,29 @@ def _limits(files: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def pods_of_node(pods: Sequence[Pod], identities: Mapping[str, Identity]) -> tuple[Pod, ...]:
-    """Choose the pods of the node that a tree is of: the one on which most of its pods are.
+def pods_of_node(
+    pods: Sequence[Pod], identities: Mapping[str, Identity], node: str | None = None
+) -> tuple[Pod, ...]:
+    """Choose the pods of the node that a tree is of: those in it, and those that should be.
 
-    Others have no cgroup in it, and neither have pods that are not scheduled. Where no pod of the
-    tree says its node, all are taken to be on it.
+    Those of other nodes have no cgroup in it, and neither have pods that are not scheduled. Where
+    no pod says its node, all are taken to be on it.
+
+    Args:
+        pods: of one node or of many.
+        identities: of every path.
+        node: its name; by default the one that most pods in the tree say, or the only one that
+            pods say at all.
     """
     present = {item.uid for item in identities.values()}
-    nodes = Counter(pod.node for pod in pods if pod.uid in present and pod.node)
-    if not nodes:
+    named = [pod for pod in pods if pod.node]
+    if not named:
         return tuple(pods)
-    own = nodes.most_common(1)[0][0]
-    return tuple(pod for pod in pods if pod.node == own)
+    if node is None:
+        inside = [pod for pod in named if pod.uid in present]
+        names = Counter(pod.node for pod in inside or named)
+        node = names.most_common(1)[0][0] if inside or len(names) == 1 else None
+    return tuple(pod for pod in pods if pod.uid in present or (node and pod.node == node))
 
 
 class Matched(NamedTuple):

@@ -79,6 +79,41 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert walk(tmp_path) == ["/", "/a"]
 
 
+def test_links_in_an_archive_are_not_followed(tmp_path: Path) -> None:
+    """A tar of a tree is walked like the tree: links to files are read, others are passed over.
+
+    Sixty links lead to 2^30 paths, if they are followed.
+    """
+    mount = tmp_path / "host/sys/fs/cgroup"
+    write_tree(mount, {"/a": {"memory.min": "1"}, **{f"/d{number}": {} for number in range(31)}})
+    for number in range(30):
+        for name in ("x", "y"):
+            (mount / f"d{number}" / name).symlink_to(f"../d{number + 1}")
+    (mount / "d30/memory.min").symlink_to("../a/memory.min")
+    with tarfile.open(tmp_path / "host.tar", "w") as tar:
+        tar.add(tmp_path / "host/sys", "sys")
+    trees = [
+        {item.path: item.files for item in read_tree(open_host(str(tmp_path / name)), NAMES)}
+        for name in ("host", "host.tar")
+    ]
+
+    assert trees[0] == trees[1]
+    assert len(trees[0]) == 33
+    assert trees[0]["/d30"] == {"memory.min": "1"}
+
+
+def test_a_linked_tree_in_an_archive(tmp_path: Path) -> None:
+    """The mount itself may be a link, and so may what leads to it."""
+    write_tree(tmp_path / "host/data/cgroup", {"/a/b": {"memory.min": "1"}})
+    (tmp_path / "host/sys").mkdir()
+    (tmp_path / "host/sys/fs").symlink_to("/data")
+    with tarfile.open(tmp_path / "host.tar", "w") as tar:
+        tar.add(tmp_path / "host", ".")
+    found = {item.path: item.files for item in read_tree(open_host(f"{tmp_path}/host.tar"), NAMES)}
+
+    assert found == {"/": {}, "/a": {}, "/a/b": {"memory.min": "1"}}
+
+
 def test_strange_names(tmp_path: Path) -> None:
     """Spaces, control characters and bytes that are no text stay what they are."""
     for name in (b"a b", b"\x1b[31m", b"\xff\xfe", b"new\nline"):

@@ -75,12 +75,15 @@ def test_directory_of_snapshots(tmp_path: Path) -> None:
     """In other directories, each directory, archive and document is an input, in order of name."""
     for name in ("b", ".hidden"):
         (tmp_path / name).mkdir()
-    for name in ("c.tar", "a.tar.gz", "d.tgz", "README", ".x.tar"):
+    for name in ("c.tar", "a.tar.gz", "d.tgz", "e.Tar.XZ", "README", ".x.tar"):
         (tmp_path / name).touch()
     (tmp_path / "e.json").write_text(LINE)
 
     assert found(tmp_path) == [
-        *(Snapshot(str(tmp_path / name)) for name in ("a.tar.gz", "b", "c.tar", "d.tgz")),
+        *(
+            Snapshot(str(tmp_path / name))
+            for name in ("a.tar.gz", "b", "c.tar", "d.tgz", "e.Tar.XZ")
+        ),
         ResultDocument(str(tmp_path / "e.json"), 1, LINE.encode()),
     ]
 

@@ -1,6 +1,7 @@
 """memqos.adapters.{snapshot,archive}: what is saved answers like the host it came from."""
 
 import errno
+import fcntl
 import gzip
 import io
 import os
@@ -9,6 +10,7 @@ import signal
 import stat
 import tarfile
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,20 +22,24 @@ from memqos.adapters.archive import Archive
 from memqos.adapters.host import Host
 from memqos.adapters.node import KUBELET_CONFIG, read_checkpoint, read_image, read_machine
 from memqos.adapters.roots import open_host
-from memqos.adapters.snapshot import save_snapshot, take_snapshot
+from memqos.adapters.snapshot import Snapshot, save_snapshot, take_snapshot
 from memqos.errors import MachineError
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "nodes"
 
 
-@pytest.mark.parametrize("name", ["node.tar", "node.tar.gz", "node.tgz", "node"])
+ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".TAR", ".Tar.GZ")
+
+
+@pytest.mark.parametrize("name", [*(f"node{ending}" for ending in ENDINGS), "node", "node.tar.d"])
 def test_answers_like_the_host(tmp_path: Path, name: str) -> None:
     """An archive and a directory give the readers what the host gave them."""
     host = Host(str(EXAMPLES / "drifted"))
     target = str(tmp_path / name)
     save_snapshot(take_snapshot(host), target)
     saved = open_host(target)
+    assert isinstance(saved, Archive) is name.lower().endswith(ENDINGS)
     assert read_machine(saved) == read_machine(host)
     assert read_image(saved) == read_image(host)
     assert read_checkpoint(saved) == read_checkpoint(host)
@@ -282,6 +288,76 @@ def test_large_archives(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPat
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("last", ["x", "é", "\U0001f600"])
+def test_large_links(tmp_path: Path, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets of links count, with all of the memory that a text takes: one character decides."""
+    monkeypatch.setattr(archive, "_MAX_HELD", 8 << 20)
+    path = tmp_path / "x.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        for number in range(20):
+            entry = tarfile.TarInfo(f"{number}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "x" * (1 << 20) + last
+            tar.addfile(entry)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MachineError, match="too large for a snapshot"):
+            Archive(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 4 * archive._MAX_HELD
+    finally:
+        tracemalloc.stop()
+
+
+def small_files(number: int) -> Snapshot:
+    """Make a snapshot of many small files, as a tree of cgroups is."""
+    return Snapshot(files={f"tree/é{n:05}/memory.current": b"4096\n" for n in range(number)})
+
+
+@pytest.mark.parametrize(
+    ("limit", "values"),
+    [("_MAX_HELD", range(1 << 16, 1 << 17, 1 << 11)), ("_MAX_BYTES", range(0, 4 << 20, 1 << 17))],
+)
+def test_what_is_written_can_be_read(
+    limit: str, values: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that memqos would refuse is not made, and an older one stays what it was."""
+    whole, path = tmp_path / "whole.tar", tmp_path / "x.tar"
+    save_snapshot(small_files(200), str(whole))
+
+    def said(step: Callable[[], object]) -> str:
+        try:
+            step()
+        except MachineError as error:
+            return str(error)
+        return ""
+
+    outcomes = []
+    for value in values:
+        monkeypatch.setattr(archive, limit, value)
+        path.write_bytes(b"old")
+        refused = said(lambda: save_snapshot(small_files(200), str(path)))
+        unread = said(lambda: Archive(str(whole)))
+        assert refused in ("", f"{path}: too large for an archive; save a directory instead")
+        assert unread in ("", f"{whole}: too large for a snapshot")
+        assert (path.read_bytes() == b"old") is (refused != "")
+        outcomes.append((not refused, not unread))
+    assert outcomes[0] == (False, False)
+    assert outcomes[-1] == (True, True)
+    # Of the length, the writer leaves a MiB for the end.
+    assert outcomes.count((False, True)) == (8 if limit == "_MAX_BYTES" else 0)
+    assert (True, False) not in outcomes
+
+
+def test_an_archive_is_not_made_in_memory(tmp_path: Path) -> None:
+    """It is written as it is made: of 6 MB only little is ever held."""
+    snapshot, path = small_files(2_000), tmp_path / "x.tar"
+    tracemalloc.start()
+    try:
+        save_snapshot(snapshot, str(path))
+        assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 4
+    finally:
+        tracemalloc.stop()
+
+
 def test_large_members_are_not_held(tmp_path: Path) -> None:
     """A file that no command would read is passed over, however large or sparse it is."""
     path = tmp_path / "x.tar"
@@ -334,3 +410,36 @@ def test_a_killed_snapshot_is_none(tmp_path: Path) -> None:
     assert [entry.name[:8] for entry in target.iterdir()] == [".memqos-"]
     with pytest.raises(MachineError, match="no such directory"):
         read_checkpoint(Host(str(target)))
+    save_snapshot(snapshot, str(target))  # which clears up
+    assert sorted(entry.name for entry in target.iterdir()) == ["proc", "sys", "var"]
+
+
+def test_two_runs_at_once(tmp_path: Path) -> None:
+    """What another run is at is not cleared up, and neither is what does not look like one's."""
+    snapshot = take_snapshot(Host(str(EXAMPLES / "drifted")))
+    (tmp_path / ".memqos-x").mkdir()
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(MachineError, match="another memqos is writing it"):
+            save_snapshot(snapshot, str(tmp_path))
+    finally:
+        os.close(descriptor)
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="the directory is not empty"):
+        save_snapshot(snapshot, str(tmp_path))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".memqos-x", "file"]
+
+
+def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system that has none a snapshot is saved all the same, and nothing cleared up."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    snapshot = take_snapshot(Host(str(EXAMPLES / "drifted")))
+    save_snapshot(snapshot, str(tmp_path / "node"))
+    (tmp_path / "other/.memqos-x").mkdir(parents=True)
+    with pytest.raises(MachineError, match="the directory is not empty"):
+        save_snapshot(snapshot, str(tmp_path / "other"))

@@ -539,6 +539,34 @@ def test_pods_of_other_nodes(tmp_path: Path) -> None:
     assert "left out 2 pods of - that are not on this node" in answer.err
 
 
+def node_file(path: Path, **fields: Any) -> Path:
+    """Write a v1 Node."""
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, **fields}
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_pods_of_a_drained_node(named: bool, tmp_path: Path) -> None:
+    """A node without pods does not miss those of the cluster; its name tells its own."""
+    pods = []
+    for number, node in enumerate(("n1", "n2", "n3")):
+        item = pod(f"p{number}", f"p{number}", containers={"c": ("128Mi", None, ID)})
+        item["spec"]["nodeName"] = node
+        pods.append(item)
+    write_tree(tmp_path / "t", {"/kubepods/burstable": {}, "/kubepods/besteffort": {}})
+    more = ("--node", node_file(tmp_path / "node.json")) if named else ()
+    answer = audit(tmp_path / "t", "-o", "json", *more, pods=pod_list(*pods), config=OFF)
+
+    missed = {path for code, _, path, _ in told(answer) if path and code == "cgroup-missing"}
+    assert {path.split("/")[3] for path in missed} == ({"podp0"} if named else set())
+    assert answer.err == (
+        "memqos: left out 2 pods of - that are not on this node\n"
+        if named
+        else "memqos: none of the pods of - is in the tree; --node tells which are this node's\n"
+    )
+
+
 def test_other_kinds_among_the_pods(tmp_path: Path) -> None:
     """What is no pod is left out and said."""
     items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, {
@@ -721,6 +749,47 @@ def test_hugepages_of_a_host(tmp_path: Path) -> None:
 
     finding = ("protection-exceeds-allocatable", "warning", "/kubepods.slice", "memory.min")
     assert finding in told(answer)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "options", "expected"),
+    [
+        ({}, [], True),
+        ({"memory": "64Gi"}, [], False),
+        ({"hugepages-2Mi": "0"}, [], False),
+        ({"hugepages-2Mi": "1Gi"}, ["--capacity", "hugepages-2Mi=0"], False),
+        ({"hugepages-2Mi": "0"}, ["--capacity", "hugepages-2Mi=1780Mi"], True),
+        ({"memory": "64Gi"}, ["--capacity", "memory=2Gi"], True),
+    ],
+)
+def test_what_a_node_does_not_say(
+    capacity: Any, options: list[str], expected: bool, tmp_path: Path
+) -> None:
+    """A fact that --capacity and --node leave out is the root's own, and 0 is a fact.
+
+    As above: 2 GiB less hugepages of 1740 MiB or more are less than kubepods promises.
+    """
+    root = host(tmp_path)
+    with (root / "proc/meminfo").open("a") as file:
+        file.write("Hugetlb:         1782580 kB\n")
+    given = node_file(tmp_path / "node.json", status={"capacity": capacity})
+    answer = memqos("audit-cgroups", "--root", root, "--node", given, *options, "-o", "json")
+
+    codes = {item["code"] for item in answer.json["findings"]}
+    assert ("protection-exceeds-allocatable" in codes) is expected
+
+
+@pytest.mark.parametrize("option", ["--node", "--pods"])
+def test_a_directory_is_no_file(option: str, tmp_path: Path) -> None:
+    """One node, one list of pods: not whatever lies about in a directory."""
+    node_file(tmp_path / "node.json", status={"capacity": {"memory": "1Gi"}})
+    answer = memqos("audit-cgroups", "--root", host(tmp_path / "host"), option, tmp_path)
+
+    assert (answer.code, answer.out, answer.err) == (
+        3,
+        "",
+        f"memqos: {tmp_path}: is a directory\n",
+    )
 
 
 def test_old_kernel_on_a_host(tmp_path: Path) -> None:

@@ -223,6 +223,14 @@ class TestSelectVictim:
         assert "--layout" in answer.err
         assert memqos("select-victim", "--cgroup-root", tree, "--layout", "talos").code == 0
 
+    @pytest.mark.parametrize("output", ["text", "json", "yaml"])
+    def test_names_that_are_no_text(self, tree: Path, output: str) -> None:
+        """A cgroup's name is bytes; those that are not UTF-8 are shown in another way."""
+        cgroup(tree / os.fsdecode(b"kubepods/besteffort/pod\xff"), memory_current="1000")
+        answer = memqos("select-victim", "--cgroup-root", tree, "-o", output)
+        shown = r"pod\udcff" if output == "text" else "pod?"
+        assert (answer.code, shown in answer.out) == (0, True)
+
     def test_invalid_ranking(self, tree: Path) -> None:
         """The expression is no."""
         answer = memqos("select-victim", "--cgroup-root", tree, "--ranking", "1")
@@ -341,6 +349,22 @@ class TestReplayOOM:
         assert len(metrics) == 39
         assert metrics["qos_memory_full_avg10"]["System"] > 5
         assert metrics["time_since_trigger"] == 2**63 - 1
+
+    @pytest.mark.parametrize("output", ["text", "json", "yaml"])
+    @pytest.mark.parametrize("character", [0xDCFF, 0xD800, 0x1B])
+    def test_names_that_are_no_text(self, tmp_path: Path, character: int, output: str) -> None:
+        """JSON can hold halves of characters, and a recording of a live tree does."""
+        files = {"memory.current": "1000\n", "memory.max": "max\n"}
+        sample = {"t": 0, "tree": {f"kubepods/besteffort/pod{chr(character)}": files}}
+        path = tmp_path / "r.jsonl"
+        path.write_text(json.dumps(sample) + "\n")
+        plot = ("--plot", tmp_path / "r.svg")
+        answer = memqos("replay-oom", path, "--trigger", "true", "-o", output, *plot)
+        assert (answer.code, answer.err) == (0, "")
+        assert "kubepods/besteffort/pod" in answer.out
+        svg = ET.parse(tmp_path / "r.svg").getroot()  # noqa: S314  # our own
+        shown = chr(character).encode("unicode_escape").decode()
+        assert f"kills pod{shown} (" in "".join(svg.itertext())
 
     @pytest.mark.parametrize("ending", ["svg", "html"])
     def test_plot(self, tmp_path: Path, ending: str) -> None:

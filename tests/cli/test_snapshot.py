@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import shutil
+import signal
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +169,7 @@ TREE_COMMANDS = [
     ["measure-events", "--interval", "1ms"],
     ["select-victim"],
 ]
+V2_COMMANDS = ["effective-protection", "measure-events", "select-victim"]
 
 
 def make_cgroup_host(root: Path) -> Path:
@@ -224,6 +228,7 @@ TREES: dict[str, Change] = {
     "old-kernel": put("proc/sys/kernel/osrelease", "5.4.0\n"),
     "no-mglru": put("sys/kernel/mm/lru_gen/enabled", "0x0000\n"),
     "nothing": without_tree,
+    "marker-is-a-directory": turn("sys/fs/cgroup/cgroup.controllers", Path.mkdir),
     "hybrid": with_v1,
     "hybrid-no-mounts": with_v1_alone,
 }
@@ -249,6 +254,19 @@ def test_every_tree_command_has_something_to_say(tmp_path: Path) -> None:
         assert fields is not None, command
 
 
+@pytest.mark.parametrize("change", [with_v1, with_v1_alone])
+def test_there_is_no_answer_on_cgroup_v1(change: Change, tmp_path: Path) -> None:
+    """Nobody is chosen, and nothing measured, in a tree whose memory is elsewhere."""
+    root = make_cgroup_host(tmp_path / "host")
+    change(root)
+    for command in V2_COMMANDS:
+        answer = memqos(command, "--root", root)
+        assert (answer.code, answer.out) == (3, ""), command
+        assert answer.err == (
+            f"memqos: {root}/sys/fs/cgroup: a cgroup v1 hybrid hierarchy; this needs cgroup v2\n"
+        )
+
+
 def test_what_belongs_to_a_tree_holds_no_secrets(tmp_path: Path) -> None:
     """Of the mounts the cgroup ones, of logs the names, of processes nothing."""
     root = make_cgroup_host(tmp_path / "host")
@@ -263,18 +281,102 @@ def test_what_belongs_to_a_tree_holds_no_secrets(tmp_path: Path) -> None:
     assert not [name for name in saved if name.endswith(("cgroup.procs", ".log", "environ"))]
 
 
-def test_a_tree_that_cannot_be_read_is_left_out_whole(tmp_path: Path) -> None:
-    """A part of a tree would be another one; the rest is saved, and the loss is told."""
+# What each of TREE_COMMANDS is refused by, where it is met.
+REFUSED_BY = {
+    "memory.min": {"audit-cgroups", "effective-protection"},
+    "memory.events": {"measure-events"},
+    "memory.pressure": {"audit-cgroups", "measure-events"},
+    "memory.peak": {"select-victim"},
+    "memory.swap.current": set(),
+    "": {"audit-cgroups", "effective-protection", "measure-events", "select-victim"},
+}
+
+
+@contextmanager
+def unreadable(place: Path) -> Iterator[None]:
+    """Let a file or directory be one that may not be read, for root too."""
+    real_open, real_scandir = os.open, os.scandir
+
+    def check(path: Any) -> Any:
+        if str(path) == str(place):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", lambda path, *more, **k: real_open(check(path), *more, **k))
+        patch.setattr(os, "scandir", lambda path: real_scandir(check(path)))
+        yield
+
+
+@pytest.mark.parametrize("top", ["kubepods.slice", "."])
+@pytest.mark.parametrize("name", REFUSED_BY)
+def test_what_cannot_be_read_of_a_tree(name: str, top: str, tmp_path: Path) -> None:
+    """A snapshot refuses the commands that the host refuses, and answers the others like it."""
     root = make_cgroup_host(tmp_path / "host")
-    place = root / "sys/fs/cgroup/kubepods.slice/memory.min"
-    place.unlink()
-    place.mkdir()
-    answer = memqos("snapshot", "--root", root, tmp_path / "saved.tar")
-    assert (answer.code, answer.err) == (0, f"memqos: not saved: {place}: Is a directory\n")
-    with tarfile.open(tmp_path / "saved.tar") as tar:
-        names = tar.getnames()
-    assert STATE in names
-    assert not [name for name in names if "kubepods" in name]
+    place = root / "sys/fs/cgroup" / top / name
+    if name:
+        place.touch()
+    with unreadable(place):
+        answers = [outcome(command, root) for command in TREE_COMMANDS]
+        for target in ("saved", "saved.tar.gz", "again.tar"):
+            source = tmp_path / "saved" if target == "again.tar" else root
+            saved = memqos("snapshot", "--root", source, tmp_path / target)
+            assert (saved.code, saved.err.count("\n")) == (0, 1)
+            if source == root:
+                assert saved.err.startswith(f"memqos: not saved: {place}: Permission denied")
+    assert {
+        command[0]
+        for command, (code, _) in zip(TREE_COMMANDS, answers, strict=True)
+        if code == 3  # no answer
+    } == REFUSED_BY[name]
+    for target in ("saved", "saved.tar.gz", "again.tar"):
+        assert [outcome(command, tmp_path / target) for command in TREE_COMMANDS] == answers
+
+
+def test_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
+    """It is no file, and no cgroup either: nobody is chosen to die by such a name."""
+    root = make_cgroup_host(tmp_path / "host")
+    parent = root / "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice"
+    before = outcome(["select-victim"], root)
+    (parent / "memory.low").unlink()
+    (parent / "memory.low").mkdir()
+    memqos("snapshot", "--root", root, tmp_path / "saved.tar")
+    for place in (root, tmp_path / "saved.tar"):
+        assert outcome(["select-victim"], place) == before
+        assert outcome(["audit-cgroups"], place) == (3, None)
+
+
+@pytest.mark.parametrize("change", ["no-nodes", "node-broken"])
+def test_the_size_of_a_machine_without_its_nodes(change: str, tmp_path: Path) -> None:
+    """An audit needs /proc/meminfo alone, so that is saved whatever becomes of the NUMA nodes."""
+    root = make_cgroup_host(tmp_path / "host")
+    text = "MemTotal: 8388608 kB\nSwapTotal: 1024 kB\nHugetlb: 2048 kB\n"
+    put("proc/meminfo", text)(root)
+    if change == "no-nodes":
+        remove("sys/devices/system/node")(root)
+    else:
+        put(f"{NODE}/meminfo", "garbage")(root)
+    memqos("snapshot", "--root", root, tmp_path / "saved")
+    assert (tmp_path / "saved/proc/meminfo").read_text() == text
+
+
+@pytest.mark.parametrize(("target", "call"), [("saved", "rename"), ("saved.tar", "replace")])
+def test_terminated(target: str, call: str, tmp_path: Path) -> None:
+    """SIGTERM ends it as Ctrl-C does: nothing is left, and the exit status tells."""
+    child = os.fork()
+    if child == 0:
+        code = 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, call, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+            try:
+                memqos("snapshot", "--root", DRIFTED, tmp_path / target)
+            except SystemExit as end:
+                code = int(end.code or 0)
+            finally:
+                os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGTERM
+    assert [place.name for place in tmp_path.rglob("*")] == (["saved"] if call == "rename" else [])
 
 
 def test_without_the_tree(tmp_path: Path) -> None:
@@ -284,6 +386,47 @@ def test_without_the_tree(tmp_path: Path) -> None:
     answer = memqos("snapshot", "--root", root, "--no-cgroups", target, "-o", "json")
     assert not [name for name in answer.json["files"] if "cgroup" in name or "mounts" in name]
     assert outcome(COMMANDS["validate"], target) == outcome(COMMANDS["validate"], root)
+
+
+def make_capture(folder: Path, kind: str) -> Path:
+    """Make something to compare with: a snapshot, a copy of a tree, or neither."""
+    root = make_cgroup_host(folder / "old")
+    if kind.startswith("v1"):
+        with_v1(root)
+    if kind.endswith("tree"):
+        return root / "sys/fs/cgroup"
+    target = folder / ("capture.tar" if kind.endswith("tar") else "capture")
+    more = ["--no-cgroups"] if kind.startswith("none") else []
+    assert memqos("snapshot", "--root", root, target, *more).code == 0
+    return target
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("tar", None),
+        ("directory", None),
+        ("tree", None),
+        ("none-tar", "no cgroup tree in it"),
+        ("none-directory", "no cgroup tree in it"),
+        ("v1-tar", "a cgroup v1 hybrid hierarchy"),
+        ("v1-directory", "a cgroup v1 hybrid hierarchy"),
+        ("v1-tree", "a cgroup v1 hybrid hierarchy"),
+    ],
+)
+def test_captures_to_compare_with(kind: str, message: str | None, tmp_path: Path) -> None:
+    """What has no cgroup v2 tree in it is refused, not taken for one in which nothing happened."""
+    root = make_cgroup_host(tmp_path / "host")
+    capture = make_capture(tmp_path, kind)
+    audited = memqos("audit-cgroups", "--root", root, "--before", capture)
+    measured = memqos("measure-events", "--before", capture, "--after", root)
+    if message is None:
+        assert (audited.code, measured.code) == (0, 0)
+        return
+    for answer in (audited, measured):
+        assert (answer.code, answer.out, answer.err.count("\n")) == (3, "", 1)
+        assert f"memqos: {capture}" in answer.err
+        assert message in answer.err
 
 
 def test_nothing_to_save(tmp_path: Path) -> None:

@@ -240,13 +240,18 @@ def test_node() -> None:
         name="n", capacity_bytes=16384, hugepage_bytes=2 << 20, swap_bytes=4096, kernel="6.1.0"
     )
     assert parse_node({"metadata": {"name": "n"}}) == NodeFacts(name="n")
+    assert parse_node({}) == NodeFacts(
+        name=None, capacity_bytes=None, hugepage_bytes=None, swap_bytes=None, kernel=None
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "path"),
     [
         ({"capacity": {"memory": True}}, "$.status.capacity.memory"),
+        ({"capacity": {"memory": "-1"}}, "$.status.capacity.memory"),
         ({"capacity": {"hugepages-2Mi": "x"}}, "$.status.capacity['hugepages-2Mi']"),
+        ({"capacity": {"hugepages-2Mi": "-2Mi"}}, "$.status.capacity['hugepages-2Mi']"),
         ({"nodeInfo": {"swap": {"capacity": "1Gi"}}}, "$.status.nodeInfo.swap.capacity"),
     ],
 )

@@ -39,7 +39,7 @@ def write(text: str) -> None:
     write_bytes(text.encode("utf-8", "replace"))
 
 
-def write_bytes(data: bytes) -> None:
+def write_bytes(data: bytes | memoryview) -> None:
     """Write binary data to standard output."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)

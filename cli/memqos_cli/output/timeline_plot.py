@@ -9,6 +9,7 @@ from memqos.oom.classes import OOMClass
 from memqos.oom.handler import Outcome
 from memqos.oom.replay import Step
 from memqos_cli.output.plot import BLUE, GREY, INK, ORANGE, VERMILION, save_plot
+from memqos_cli.output.terminal import printable
 
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _clauses(axes: Axes, steps: list[Step]) -> None:
             if held
         ]
         axes.broken_barh(spans, (row - 0.1, 0.3), color=VERMILION, linewidth=0)
-        text = " ".join(clause.text.split())
+        text = printable(" ".join(clause.text.split()))
         text = text if len(text) <= _LONGEST_CLAUSE else f"{text[: _LONGEST_CLAUSE - 1]}…"
         axes.annotate(
             text,
@@ -136,7 +137,7 @@ def _fire(step: Step) -> str:
     if victim is None:
         return f"at {step.seconds:.1f} s nobody is eligible"
     candidate = victim.candidate
-    name = candidate.path.rpartition("/")[2]
+    name = printable(candidate.path.rpartition("/")[2])
     name = name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
     use = "" if candidate.current is None else f", uses {candidate.current / _MIB:,.0f} MiB"
     return f"at {step.seconds:.1f} s kills {name} ({candidate.oom_class.label}{use})"

@@ -4,7 +4,7 @@ import pytest
 
 from memqos.errors import InputError
 from memqos.memory_qos.identity import NO_NAMES, Identity, PodNames, names_of_logs, names_of_pods
-from memqos.memory_qos.tree import desired_after_rollback, find_pod, identify
+from memqos.memory_qos.tree import desired_after_rollback, find_pod, identify, pods_of_node
 from memqos.pods import Pod, QOSClass
 
 
@@ -172,3 +172,36 @@ def test_desired_after_rollback() -> None:
     gone = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "9"}
 
     assert found == {"/kubepods": gone, "/system.slice": gone | {"memory.low": "5"}}
+
+
+HERE = identify(["/kubepods", "/kubepods/poda", "/kubepods/podb", "/kubepods/podc"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node", "expected"),
+    [
+        # What most of the tree's pods say; what is in the tree is there, whatever it says.
+        ({"a": "n1", "b": "n1", "x": "n1", "y": "n2", "z": None}, None, "abx"),
+        ({"a": "n1", "b": "n1", "c": "n2", "x": "n2"}, None, "abc"),
+        ({"a": "n1", "b": None, "c": None, "x": "n1", "y": "n2"}, None, "abcx"),
+        ({"a": None, "x": "n1", "y": "n2"}, None, "a"),
+        # Nobody says anything: manifests, or the pods of one node.
+        ({"a": None, "x": None}, None, "ax"),
+        ({"a": None, "x": None}, "n1", "ax"),
+        # None is in the tree: one name is this node's, of several nothing is known.
+        ({"x": "n1", "y": "n1", "z": None}, None, "xy"),
+        ({"x": "n1", "y": "n2", "z": None}, None, ""),
+        # The name is known.
+        ({"x": "n1", "y": "n2", "z": None}, "n2", "y"),
+        ({"x": "n1", "y": "n1"}, "n2", ""),
+        ({"a": "n1", "b": "n1", "x": "n1", "y": "n2"}, "n2", "aby"),
+        ({}, None, ""),
+    ],
+)
+def test_pods_of_a_node(nodes: dict[str, str | None], node: str | None, expected: str) -> None:
+    """Pods of the tree always, those of the node besides, and those of other nodes never."""
+    pods = [
+        Pod(kind="Pod", namespace="d", name=uid, uid=uid, node=name) for uid, name in nodes.items()
+    ]
+
+    assert "".join(pod.name for pod in pods_of_node(pods, HERE, node)) == expected

@@ -39,6 +39,12 @@ def test_children() -> None:
     }
 
 
+def test_children_whose_names_are_no_text() -> None:
+    """Bytes of a directory that are not UTF-8, and what JSON can hold, are in order too."""
+    names = ["\udcff", "\ud800", "é", "a", "\udc80"]  # ff, eda080, c3a9, 61, 80
+    assert children(names) == {"": ["a", "\udc80", "é", "\ud800", "\udcff"]}
+
+
 def test_systemd_candidates() -> None:
     """Pods of the three classes, then the runtime, then the units; the runtime only once."""
     tree: dict[str, dict[str, str]] = {
