@@ -144,6 +144,8 @@ def command(
     part.check()
     if [pods, kubelet_config, node_file].count("-") > 1:
         raise click.UsageError("only one input can be '-', standard input")
+    if rollback and before is not None:
+        raise click.UsageError("--rollback looks at what is there now: it has no use for --before")
     if cgroup_root is None:
         host.check()
     mount = read_mount(host, root=cgroup_root)

@@ -675,6 +675,7 @@ def test_prometheus(tmp_path: Path) -> None:
         (["--pods", "/nowhere"], 3, "/nowhere"),
         (["--before", "/nowhere"], 3, "/nowhere"),
         (["--container", "x"], 2, "--container needs --pod"),
+        (["--rollback", "--before", "x"], 2, "no use for --before"),
         (["--kubelet-version", "2.0"], 2, "not a kubelet version"),
     ],
 )
