@@ -22,7 +22,7 @@ PODRUNTIME, SYSTEM = "3", "4"
 @pytest.fixture(scope="module")
 def answer(watcher_guest: Guest) -> dict[str, Any]:
     """Boot once and go through the scenarios."""
-    found = run_watchers(watcher_guest, "watch_oom.py", *SCENARIOS, timeout=600)
+    found = run_watchers(watcher_guest, "watch_oom.py", *SCENARIOS, timeout=900)
     sys.stdout.write(f"\nguest: {found['told']}")
     return found
 
@@ -90,7 +90,6 @@ def test_the_hog_dies_whole(answer: dict[str, Any], layout: str) -> None:
     assert starved(action)
     assert (action["outcome"], action["error"]) == ("killed", None)
     assert action["path"] == MOUNT + hog
-    assert found["inside"] == found["expected"]
     assert sorted(action["processes"]) == found["expected"]
     assert alone_dead(found["after_kill"], hog)
     assert found["kill"]["out"].startswith(

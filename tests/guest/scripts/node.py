@@ -172,15 +172,16 @@ def serve(services: tuple[str, ...]) -> None:
     wait_for(lambda: all(len(times) > 1 for times in passes(services).values()))
 
 
-def starve(path: str) -> list[str]:
+def starve(path: str, left_mib: int = LEFT_MIB) -> list[str]:
     """Start the hog in two containers of a pod; return the command lines of all that it runs."""
-    size = free_mib() - LEFT_MIB
+    size = free_mib() - left_mib
     grow = ("memtool", "anon", str(size), "64", "100")
     run(f"{path}/aa", *grow, adj=HOG_ADJ)
     script = "sleep 1001 & sleep 1002 & wait"
     run(f"{path}/bb", "bash", "-c", script, adj=HOG_ADJ)
     expected = [f"{MEMTOOL} {' '.join(grow[1:])}", f"bash -c {script}", "sleep 1001", "sleep 1002"]
-    wait_for(lambda: commands(path) == expected)
+    if not wait_for(lambda: commands(path) == expected):
+        raise SystemExit(f"the hog does not run: {commands(path)}")
     return expected
 
 
