@@ -57,7 +57,6 @@ from memqos_cli.options import (
     debug_option,
     output_option,
     page_size_option,
-    require_one_stdin,
     root_option,
 )
 from memqos_cli.output import audit_report
@@ -143,7 +142,8 @@ def command(
     """
     part = Part(pods_file=pods, pod=pod, container=container, pid=pid)
     part.check()
-    require_one_stdin(pods, kubelet_config, node_file)
+    if [pods, kubelet_config, node_file].count("-") > 1:
+        raise click.UsageError("only one input can be '-', standard input")
     if rollback and before is not None:
         raise click.UsageError("--rollback looks at what is there now: it has no use for --before")
     if cgroup_root is None:

@@ -20,7 +20,6 @@ __all__ = [
     "debug_option",
     "output_option",
     "page_size_option",
-    "require_one_stdin",
     "root_option",
 ]
 
@@ -95,16 +94,6 @@ cgroup_root_option = click.option(
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show a traceback on internal errors."
 )
-
-
-def require_one_stdin(*names: str | None) -> None:
-    """Refuse a second ``-``: the first would leave nothing to read.
-
-    Raises:
-        click.UsageError: more than one of the inputs' names is ``-``.
-    """
-    if names.count("-") > 1:
-        raise click.UsageError("only one input can be '-', standard input")
 
 
 def output_option(*more: str) -> Callable[[Command], Command]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import signal
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import click
 from attrs import define, evolve, field
 
-from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2
-from memqos.adapters.files import machine_error, read_file, write_atomically
+from memqos.adapters.files import read_file, write_atomically
 from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
-from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
+from memqos.adapters.oom_files import list_tops, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
     lock_memory,
@@ -32,11 +28,11 @@ from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
 from memqos.errors import InputError, MemqosError
 from memqos.oom.action import ActionRecord, NoKill, append_record, record_line
-from memqos.oom.config import OOMConfig, check_documents, is_oom_config
+from memqos.oom.config import OOMConfig
 from memqos.oom.guards import Guards
 from memqos.oom.preference import Preference
 from memqos.quantity import parse_quantity
-from memqos_cli.exit_codes import INTERRUPTED, YES
+from memqos_cli.exit_codes import YES
 from memqos_cli.oom_options import (
     choose_layout,
     config_option,
@@ -61,8 +57,6 @@ _OOM_SCORE = -900
 # A write is an fsync, and nobody looks more often.
 _TEXTFILE_SECONDS = 5
 _VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
-# A pod's UID, or enough of its beginning to mean one pod: what names any pod would protect all.
-_UID = re.compile(r"[0-9a-f][0-9a-f-]{7,35}")
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -70,7 +64,7 @@ def _address(_ctx: Any, _param: Any, value: str | None) -> tuple[str, int] | Non
     if value is None:
         return None
     match = _ADDRESS.fullmatch(value)
-    if match is None or not value.isascii() or int(match[3]) > 65535:
+    if match is None or int(match[3]) > 65535:
         raise click.BadParameter(f"{value!r} is not of the form ADDR:PORT, [IPV6]:PORT or :PORT")
     return match[1] or match[2] or "127.0.0.1", int(match[3])
 
@@ -85,29 +79,6 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
     if size <= 0:
         raise click.BadParameter(f"{value} is not above 0")
     return size
-
-
-def _uids(values: Iterable[str]) -> tuple[str, ...]:
-    """Check UIDs; not while options are parsed, as a manifest's are variables then."""
-    given = tuple(values)
-    found = tuple(value.replace("_", "-") for value in given)  # systemd's spelling
-    for value, uid in zip(given, found, strict=True):
-        if not _UID.fullmatch(uid):
-            raise click.BadParameter(
-                f"{value!r} is no pod's UID, nor at least its first 8 characters",
-                click.get_current_context(),
-                param_hint="--protect-uid",
-            )
-    return found
-
-
-def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
-    try:
-        if value is not None and not shlex.split(value):
-            raise click.BadParameter(f"{value!r} names no program")
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: {error}") from None
-    return value
 
 
 @click.command()
@@ -135,16 +106,10 @@ def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
 )
 @click.option("--textfile", metavar="FILE", help="Write metrics for node_exporter.")
 @click.option(
-    "--before-kill",
-    metavar="COMMAND",
-    callback=_command,
-    help="Run before a kill; $MEMQOS_VICTIM is its path.",
+    "--before-kill", metavar="COMMAND", help="Run before a kill; $MEMQOS_VICTIM is its path."
 )
 @click.option(
-    "--after-kill",
-    metavar="COMMAND",
-    callback=_command,
-    help="Run after a kill; see also $MEMQOS_OUTCOME.",
+    "--after-kill", metavar="COMMAND", help="Run after a kill; see also $MEMQOS_OUTCOME."
 )
 @duration_option("--hook-timeout", "Time limit of each of these.  [default: 2s]")
 @click.option("--skip-unpopulated", is_flag=True, help="Pass over cgroups without processes.")
@@ -152,11 +117,7 @@ def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
     "--skip-unknown-limit", is_flag=True, help="Pass over cgroups whose memory.max is unreadable."
 )
 @click.option(
-    "--protect-uid",
-    "protected",
-    multiple=True,
-    metavar="UID",
-    help="Never this pod; repeatable.",
+    "--protect-uid", "protected", multiple=True, metavar="UID", help="Never this pod; repeatable."
 )
 @preferences_option
 @xattrs_option
@@ -210,10 +171,8 @@ def command(
       memqos watch-oom --preferences pods.txt --xattrs
       memqos watch-oom --config swap.yaml --swap-variables --record swap.jsonl
     """
-    protected = _uids(protected)
     checked = require_valid(load_config(config, swap=swap))
-    mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
-    check_v2(host, root=cgroup_root)
+    mount = cgroup_root or host.resolve("sys/fs/cgroup")
     hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
     watcher = Watcher(
         mount=mount,
@@ -258,9 +217,9 @@ def command(
             server = MetricsServer(*listen, outputs.counters.render)
             stack.callback(server.close)
             note(f"serving metrics on {server.place}")
-        ended = _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
+        _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
         outputs.write_textfile()
-    click.get_current_context().exit(INTERRUPTED if ended is signal.SIGINT else YES)
+    click.get_current_context().exit(YES)
 
 
 @define(kw_only=True)
@@ -275,65 +234,33 @@ class _Outputs:
     _next_textfile: float = 0
 
     def tell(self, seen: Observation, watcher: Watcher, seconds: float) -> None:
-        """Tell one cycle, wherever that was asked for; a full disk must not end the watch.
-
-        No output keeps another from being written. The action log, which is to last, comes first.
-        """
+        """Tell one cycle, wherever that was asked for; a full disk must not end the watch."""
         self.counters.add(seen.cycle, seen.action)
         if seen.cycle.error is not None:
             note(seen.cycle.error)
         if seen.action is not None:
-            self._tell_action(seen.action)
-            if watcher.guards.available_bytes is not None and seen.available_bytes is None:
-                note("MemAvailable cannot be read, and --unless-available holds nothing back")
-        if self.recorder is not None:
-            with _telling():
+            write(f"{_line(seen.action)}\n")
+            self._records = append_record(self._records, seen.action)
+        try:
+            if seen.action is not None and self.actions is not None:
+                lines = "".join(f"{record_line(record)}\n" for record in self._records)
+                write_atomically(self.actions, lines.encode(), mode=0o600)
+            if self.recorder is not None:
                 meminfo = read_file(watcher.meminfo).decode("ascii", "replace")
                 self.recorder.add(seconds, seen.tree, {"proc/meminfo": meminfo})
+        except MemqosError as error:
+            note(f"cannot write: {error}")
         if seen.action is not None or seconds >= self._next_textfile:
             self._next_textfile = seconds + _TEXTFILE_SECONDS
             self.write_textfile()
 
-    def _tell_action(self, action: ActionRecord) -> None:
-        self._records = append_record(self._records, action)
-        if self.actions is not None:
-            with _telling():
-                lines = "".join(f"{record_line(record)}\n" for record in self._records)
-                write_atomically(self.actions, lines.encode(), mode=0o600)
-        with _telling():
-            try:
-                write(f"{_line(action)}\n")
-            except OSError as error:
-                with suppress(OSError):
-                    _drop_output()
-                raise machine_error("standard output", error) from error
-
     def write_textfile(self) -> None:
         """Write the metrics, if that was asked for."""
-        if self.textfile is not None:
-            with _telling():
+        try:
+            if self.textfile is not None:
                 write_atomically(self.textfile, self.counters.render().encode())
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    try:
-        yield
-    except MemqosError as error:
-        note(f"cannot write: {error}")
-
-
-def _drop_output() -> None:
-    """Drop what standard output holds back, which would fail again with the next line."""
-    number = sys.stdout.fileno()
-    kept, null = os.dup(number), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.dup2(null, number)
-        sys.stdout.flush()
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)
-        os.close(null)
+        except MemqosError as error:
+            note(f"cannot write: {error}")
 
 
 def _loop(
@@ -343,8 +270,7 @@ def _loop(
     *,
     reloads: Iterable[Callable[[], None]],
     cycles: int | None,
-) -> signal.Signals | None:
-    """Watch until a signal, which is returned, or for so many cycles."""
+) -> None:
     start = tick = clock.now_ns()
     done = 0
     notify("READY=1")
@@ -356,11 +282,10 @@ def _loop(
             for reload in reloads:
                 reload()
             notify("READY=1")
-            tick = min(tick, clock.now_ns() + watcher.config.interval_ns)
             continue
         if found is not None:
             notify("STOPPING=1")
-            return found
+            return
         layout = watcher.layout.name
         seen = watcher.observe()
         if watcher.layout.name != layout:
@@ -370,7 +295,7 @@ def _loop(
             notify("WATCHDOG=1")
         done += 1
         if done == cycles:
-            return None
+            return
         tick += watcher.config.interval_ns
         late = clock.now_ns() - tick
         if late > 0:
@@ -385,16 +310,13 @@ def _reload_config(watcher: Watcher, name: str | None) -> None:
     """Take a new configuration; a bad one is told and leaves the old in force."""
     try:
         _require_file(name)
-        documents = read_oom_documents(name)
-        checked = check_documents(documents, swap=watcher.config.swap)
+        checked = load_config(name, swap=watcher.config.swap)
     except MemqosError as error:
         note(f"the configuration stays as it was: {error}")
         return
     if isinstance(checked, OOMConfig):
         watcher.config = checked
         note("the configuration was read again")
-        if name is not None and not any(map(is_oom_config, documents)):
-            note(f"{name}: no OOMConfig in it: Talos' defaults apply")
         return
     for problem in checked:
         note(f"the configuration stays as it was: {problem_line(problem)}")

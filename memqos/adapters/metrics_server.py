@@ -22,9 +22,6 @@ class _Server(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         super().__init__((address, port), handler)
 
-    def handle_error(self, *_arguments: Any) -> None:
-        """Keep quiet about clients that hang up: tracebacks would drown the kills."""
-
 
 class MetricsServer:
     """Serves ``/metrics`` from a thread.

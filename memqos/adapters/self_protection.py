@@ -139,8 +139,7 @@ def notify(message: str) -> None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as client:
             client.connect(address)
-            # systemd may be stopped, or starved as we are: to wait for it would end the watch.
-            client.send(message.encode(), socket.MSG_DONTWAIT)
+            client.sendall(message.encode())
     except OSError:
         return  # systemd's own watchdog notices
 

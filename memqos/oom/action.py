@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from math import isfinite, isnan
+from math import isfinite
 from typing import Any
 
 from attrs import frozen
@@ -87,27 +87,16 @@ def append_record(
 
 
 def record_line(record: ActionRecord) -> str:
-    """Write a record as one line of JSON, which can be encoded whatever processes are called.
-
-    Bytes of a name that are not UTF-8 are escapes of surrogates, as Python has them, and a score
-    that JSON lacks is "NaN", "Infinity" or "-Infinity".
-    """
+    """Write a record as one line of JSON."""
     document = {
         "id": str(record.id),
         "time": record.time,
         "outcome": record.outcome,
         "path": record.path,
         "class": None if record.oom_class is None else record.oom_class.label,
-        "score": _number(record.score),
+        "score": record.score,
         "processes": list(record.processes),
         "error": record.error,
         "triggerContext": record.trigger_context,
     }
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _number(value: float) -> float | str:
-    if isfinite(value):
-        return value
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return json.dumps(document, ensure_ascii=False)

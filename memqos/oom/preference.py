@@ -50,13 +50,11 @@ _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 def parse_preferences(text: str) -> dict[str, Preference]:
     """Read lines of ``UID prefer|avoid|never``; ``#`` begins a comment.
 
-    LF or CRLF ends a line, and nothing else that Unicode calls a line's end.
-
     Raises:
         InputError: a line is none; `line` says which.
     """
     found: dict[str, Preference] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue

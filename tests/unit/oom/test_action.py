@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from memqos.oom.action import ActionRecord, append_record, record_line, trigger_context
 from memqos.oom.classes import OOMClass
 from memqos.oom.metrics import NEVER_NS
@@ -50,32 +48,3 @@ def test_line() -> None:
         "triggerContext": "{}",
     }
     assert "\n" not in record_line(record)
-
-
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [
-        (float("inf"), "Infinity"),
-        (float("-inf"), "-Infinity"),
-        (float("nan"), "NaN"),
-    ],
-)
-def test_scores_that_json_lacks(score: float, expected: str) -> None:
-    """They are strings, as in the other documents."""
-    record = ActionRecord(id=0, time=0.0, outcome="killed", trigger_context="{}", score=score)
-
-    def refuse(name: str) -> None:
-        raise AssertionError(name)
-
-    assert json.loads(record_line(record), parse_constant=refuse)["score"] == expected
-
-
-def test_names_that_are_not_utf8() -> None:
-    """A line can be encoded and read back, whatever a process calls itself."""
-    name = b"caf\xe9 \xc3\xa9".decode("utf-8", "surrogateescape")
-    record = ActionRecord(
-        id=0, time=0.0, outcome="killed", trigger_context="{}", path=name, processes=(name,)
-    )
-    line = record_line(record).encode()
-    assert b"caf\\udce9 \xc3\xa9" in line
-    assert json.loads(line)["processes"] == [name]

@@ -26,15 +26,6 @@ class TestParse:
         assert parse_preferences(text) == {A: AVOID, B: NEVER, STATIC: PREFER}
         assert parse_preferences("") == {}
 
-    @pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c"])
-    def test_line_ends(self, end: str) -> None:
-        """Only LF and CRLF end a line, and so a comment; lines are counted by them."""
-        text = f"# one{end}{B} never\r\n{A} avoid # b{end}c\r\n"
-        assert parse_preferences(text) == {A: AVOID}
-        with pytest.raises(InputError) as caught:
-            parse_preferences(f"{text}slip\r\n")
-        assert caught.value.line == 3
-
     @pytest.mark.parametrize(
         "line",
         [
