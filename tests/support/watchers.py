@@ -52,4 +52,10 @@ def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> di
     if result.status:
         raise RuntimeError(f"{script}: status {result.status}: {result.stdout}{result.stderr}")
     answer: dict[str, Any] = json.loads(result.files["answer"])
-    return {**answer, "told": f"{result.seconds:.1f} s\n{result.stdout}{result.stderr}"}
+    complaints = "".join(
+        f"{name}: {text.decode('utf-8', 'replace')}\n"
+        for name, text in sorted(result.files.items())
+        if name.endswith(".err") and text
+    )
+    told = f"{result.seconds:.1f} s\n{result.stdout}{result.stderr}{complaints}"
+    return {**answer, "told": told}

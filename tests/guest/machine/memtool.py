@@ -7,12 +7,13 @@ Usage:
     memtool cache FILE              read a file once and hold it open
     memtool reread FILE [MS]        read it again and again
     memtool mapread FILE [MS]       map it and touch every page again and again
+    memtool maptext FILE [MS]       the same, mapped as the code of a program is
     memtool mkfile FILE MIB         write a file and drop it from the page cache
     memtool drop FILE               drop a file from the page cache
     memtool mrelease PID            process_mrelease(2)
     memtool killrelease PID         SIGKILL, then process_mrelease(2)
 
-The first five run until they are killed. Progress goes to stdout as `name=value` words. The
+The first six run until they are killed. Progress goes to stdout as `name=value` words. The
 interpreter's own memory, some MiB, comes on top.
 """
 
@@ -90,10 +91,10 @@ def read(path: str, milliseconds: int | None) -> None:
             time.sleep(milliseconds / 1000)
 
 
-def mapread(path: str, milliseconds: int = 0) -> None:
+def mapread(path: str, milliseconds: int = 0, *, more: int = 0) -> None:
     """Map a file and read from every page again and again."""
     descriptor = os.open(path, os.O_RDONLY)
-    memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+    memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ | more)
     number = 0
     while True:
         start = time.monotonic()
@@ -146,6 +147,8 @@ def main(command: str, first: str, *more: str) -> int:
             read(first, *(numbers or [0]))
         case "mapread":
             mapread(first, *numbers)
+        case "maptext":
+            mapread(first, *numbers, more=mmap.PROT_EXEC)
         case "mkfile":
             mkfile(first, *numbers)
         case "drop":

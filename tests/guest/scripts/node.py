@@ -17,8 +17,11 @@ MOUNT = Path("/sys/fs/cgroup")
 MEMTOOL = "/usr/bin/python3 -ISu /usr/local/bin/memtool"
 MIB = 1 << 20
 SERVICE_MIB = 24
-# So much page cache is left to services that touch four times as much all the time.
+# So much page cache is left, in the end, to services that touch 96 MiB all the time. To come there
+# slowly matters: once nearly all of it is gone, the kernel takes what is read again and again for
+# what is read once, and nobody counts as waiting for memory.
 LEFT_MIB = 16
+SLOW_MIB = 96
 LONGEST = 60
 # The kernel's own OOM killer chooses by these if it must; it must not come to that.
 SERVICE_ADJ, POD_ADJ, HOG_ADJ = -999, 0, 1000
@@ -163,23 +166,28 @@ def log_of(path: str) -> Path:
 
 
 def serve(services: tuple[str, ...]) -> None:
-    """Start services that touch a file each, again and again, once that is in memory."""
+    """Start services that touch a file each, again and again, once that is in memory.
+
+    It is mapped as their code would be, which the kernel holds on to before other page cache.
+    """
     for number_, path in enumerate(services):
         # Pages that are cached would stay charged to the cgroup that read them first.
         subprocess.run(["memtool", "drop", f"/scratch/{number_}"], check=True)
-        words = ("memtool", "mapread", f"/scratch/{number_}", "100")
+        words = ("memtool", "maptext", f"/scratch/{number_}", "100")
         run(path, *words, adj=SERVICE_ADJ, log=str(log_of(path)))
     wait_for(lambda: all(len(times) > 1 for times in passes(services).values()))
 
 
-def starve(path: str, left_mib: int = LEFT_MIB) -> list[str]:
-    """Start the hog in two containers of a pod; return the command lines of all that it runs."""
-    size = free_mib() - left_mib
-    grow = ("memtool", "anon", str(size), "64", "100")
-    run(f"{path}/aa", *grow, adj=HOG_ADJ)
+def starve(path: str) -> list[str]:
+    """Start the hog in three containers of a pod; return the command lines of all that it runs."""
+    size = free_mib() - LEFT_MIB - SLOW_MIB
+    growths = (("anon", str(size), "64", "100"), ("anon", str(SLOW_MIB), "1", "200"))
     script = "sleep 1001 & sleep 1002 & wait"
-    run(f"{path}/bb", "bash", "-c", script, adj=HOG_ADJ)
-    expected = [f"{MEMTOOL} {' '.join(grow[1:])}", f"bash -c {script}", "sleep 1001", "sleep 1002"]
+    for name, growth in zip(("aa", "bb"), growths, strict=True):
+        run(f"{path}/{name}", "memtool", *growth, adj=HOG_ADJ)
+    run(f"{path}/cc", "bash", "-c", script, adj=HOG_ADJ)
+    expected = [f"{MEMTOOL} {' '.join(growth)}" for growth in growths]
+    expected = sorted([*expected, f"bash -c {script}", "sleep 1001", "sleep 1002"])
     if not wait_for(lambda: commands(path) == expected):
         raise SystemExit(f"the hog does not run: {commands(path)}")
     return expected
