@@ -57,6 +57,7 @@ from memqos_cli.options import (
     debug_option,
     output_option,
     page_size_option,
+    require_one_stdin,
     root_option,
 )
 from memqos_cli.output import audit_report
@@ -142,8 +143,7 @@ def command(
     """
     part = Part(pods_file=pods, pod=pod, container=container, pid=pid)
     part.check()
-    if [pods, kubelet_config, node_file].count("-") > 1:
-        raise click.UsageError("only one input can be '-', standard input")
+    require_one_stdin(pods, kubelet_config, node_file)
     if rollback and before is not None:
         raise click.UsageError("--rollback looks at what is there now: it has no use for --before")
     if cgroup_root is None:

@@ -10,7 +10,7 @@ from memqos.oom.config import OOMConfig
 from memqos.oom.lint import lint
 from memqos_cli.exit_codes import NO, YES
 from memqos_cli.oom_options import load_config, problem_line, swap_option
-from memqos_cli.options import debug_option, output_option
+from memqos_cli.options import debug_option, output_option, require_one_stdin
 from memqos_cli.output import document
 from memqos_cli.output.terminal import printable, wrap, write
 
@@ -43,6 +43,7 @@ def command(file: str, patches: tuple[str, ...], swap: bool, output: str) -> Non
       talosctl get machineconfig -o yaml | memqos check-oom-config -
       memqos check-oom-config oom.yaml --swap-variables
     """
+    require_one_stdin(file, *patches)
     config = load_config(file, patches=patches, swap=swap)
     valid = isinstance(config, OOMConfig)
     if output == "text":

@@ -15,7 +15,7 @@ from memqos.errors import InputError
 from memqos.kubelet_config import eviction_threshold_bytes, parse_reservation
 from memqos.quantity import parse_quantity
 from memqos_cli.derive_tolerance import image_notes
-from memqos_cli.options import KubeletVersion, debug_option, root_option
+from memqos_cli.options import KubeletVersion, debug_option, require_one_stdin, root_option
 
 
 __all__ = ["NodeInputs", "checkpoint_options", "read_node"]
@@ -164,8 +164,7 @@ def read_node(
     **flags: Any,
 ) -> NodeInputs:
     """Read every input, wherever the options point."""
-    if [checkpoint, kubelet_config, machine_info, iomem].count("-") > 1:
-        raise click.UsageError("only one input can be '-', standard input")
+    require_one_stdin(checkpoint, kubelet_config, machine_info, iomem)
     node = read_kubelet_node(
         host,
         kubelet_version=kubelet_version,

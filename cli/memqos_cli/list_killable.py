@@ -11,7 +11,7 @@ from memqos.manifests import ManifestReader
 from memqos.oom.killable import KillablePod, find_killable
 from memqos_cli.exit_codes import NO, YES
 from memqos_cli.oom_options import config_option, load_config, require_valid, swap_option
-from memqos_cli.options import debug_option, output_option
+from memqos_cli.options import debug_option, output_option, require_one_stdin
 from memqos_cli.output import document
 from memqos_cli.output.terminal import note, table, write
 
@@ -36,7 +36,8 @@ __all__ = ["command"]
     "--fail-on",
     multiple=True,
     metavar="NAMESPACE/NAME",
-    help="Exit 1 when a pod that matches (* and ? allowed) can be killed; repeatable.",
+    help="Exit 1 when a pod that matches (* and ? allowed) can be killed, or it cannot be told; "
+    "repeatable.",
 )
 @output_option()
 @debug_option
@@ -54,6 +55,7 @@ def command(
       memqos list-killable -f deploy/ --fail-on 'kube-system/*'
       kubectl get pods -A -o json | memqos list-killable -f - --config oom.yaml
     """
+    require_one_stdin(*filenames, config)
     for pattern in fail_on:
         if pattern.count("/") != 1:
             raise click.BadParameter(f"{pattern!r} is not of the form NAMESPACE/NAME")
@@ -81,7 +83,8 @@ def command(
         write(document.render("KillablePods", fields, output))
     exposed = [pod for pod in pods if pod.eligible is not False and _matches(pod, fail_on)]
     for pod in exposed:
-        note(f"{pod.pod} must survive and can be killed: {pod.reason}; remedy: {pod.remedy}")
+        verdict = "can be killed" if pod.eligible else "may be killed, which cannot be told"
+        note(f"{pod.pod} must survive and {verdict}: {pod.reason}; remedy: {pod.remedy}")
     click.get_current_context().exit(NO if exposed else YES)
 
 
@@ -90,16 +93,22 @@ def _matches(pod: KillablePod, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def _goes(pod: KillablePod) -> str:
+    if pod.eligible is None:
+        return "unknown"
+    return "never" if pod.order is None else str(pod.order)
+
+
 def _text(pods: tuple[KillablePod, ...]) -> str:
-    def order(pod: KillablePod) -> tuple[int, str]:
-        return (pod.order if pod.order is not None else 1000, pod.pod)
+    def order(pod: KillablePod) -> tuple[bool, bool, int, str]:
+        return (pod.eligible is False, pod.eligible is None, pod.order or 0, pod.pod)
 
     rows = [
         (
             pod.pod,
             pod.oom_class.label,
             "-" if pod.memory_max is None else str(pod.memory_max),
-            "never" if pod.order is None else str(pod.order),
+            _goes(pod),
             pod.reason,
             pod.remedy or "-",
         )

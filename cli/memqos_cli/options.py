@@ -20,6 +20,7 @@ __all__ = [
     "debug_option",
     "output_option",
     "page_size_option",
+    "require_one_stdin",
     "root_option",
 ]
 
@@ -94,6 +95,16 @@ cgroup_root_option = click.option(
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show a traceback on internal errors."
 )
+
+
+def require_one_stdin(*names: str | None) -> None:
+    """Refuse a second ``-``: the first would leave nothing to read.
+
+    Raises:
+        click.UsageError: more than one of the inputs' names is ``-``.
+    """
+    if names.count("-") > 1:
+        raise click.UsageError("only one input can be '-', standard input")
 
 
 def output_option(*more: str) -> Callable[[Command], Command]:

@@ -30,7 +30,13 @@ from memqos.memory_qos.plan import plan_cgroups
 from memqos.pods import Pod
 from memqos_cli.exit_codes import NO, YES
 from memqos_cli.node_options import choose_node, node_options
-from memqos_cli.options import KubeletVersion, debug_option, output_option, page_size_option
+from memqos_cli.options import (
+    KubeletVersion,
+    debug_option,
+    output_option,
+    page_size_option,
+    require_one_stdin,
+)
 from memqos_cli.output import document, plan_report
 from memqos_cli.output.terminal import note, write
 
@@ -134,9 +140,7 @@ def command(
       memqos plan-cgroups -f deploy/ --kubelet-config kubelet.yaml --node node.yaml -o tree
       memqos plan-cgroups -f pods.yaml --kubelet-version 1.36 --diff-version 1.37
     """
-    inputs = [*filenames, kubelet_config, node_file, diff]
-    if inputs.count("-") > 1:
-        raise click.UsageError("only one input can be '-', standard input")
+    require_one_stdin(*filenames, kubelet_config, node_file, diff)
     reader = ManifestReader(replicas=replicas, strict=strict)
     read_manifests(filenames, reader)
     workloads = list(reader.workloads())

@@ -29,7 +29,7 @@ from memqos_cli.oom_options import (
     swap_option,
     trigger_option,
 )
-from memqos_cli.options import debug_option, output_option
+from memqos_cli.options import debug_option, output_option, require_one_stdin
 from memqos_cli.output import document
 from memqos_cli.output.plot import PlotFile
 from memqos_cli.output.terminal import printable, wrap, write
@@ -93,6 +93,7 @@ def command(
       memqos replay-oom storm.jsonl.gz --config now.yaml --compare next.yaml
       memqos replay-oom swap.jsonl --swap-variables --trigger 'swap_total > 0u && swap_free < MiB'
     """
+    require_one_stdin(recording, config, compare)
     if compare is not None and recording == "-":
         raise click.UsageError("--compare needs a recording in a file")
     configs = [

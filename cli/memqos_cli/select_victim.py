@@ -28,7 +28,13 @@ from memqos_cli.oom_options import (
     swap_option,
     xattrs_option,
 )
-from memqos_cli.options import cgroup_root_option, debug_option, output_option, root_option
+from memqos_cli.options import (
+    cgroup_root_option,
+    debug_option,
+    output_option,
+    require_one_stdin,
+    root_option,
+)
 from memqos_cli.output import document
 from memqos_cli.output.terminal import table, wrap, write
 
@@ -70,6 +76,7 @@ def command(
       memqos select-victim --config oom.yaml -o json
       memqos select-victim --preferences pods.txt --xattrs
     """
+    require_one_stdin(config, preferences)
     checked = require_valid(load_config(config, ranking=ranking, strict=strict, swap=swap))
     if xattrs and cgroup_root is None and isinstance(host, Archive):
         raise click.UsageError("--xattrs needs a live tree: an archive has no such attributes")

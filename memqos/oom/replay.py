@@ -24,6 +24,8 @@ __all__ = ["ReplaySummary", "Sample", "Step", "parse_sample", "replay", "summari
 _STARVED_SHARE = 0.02
 _PLENTY_SHARE = 0.1
 _CACHE_REFILL_NS = 30_000_000_000
+# Either way of 0: beyond any clock, and exact in nanoseconds as an integer.
+_MAX_SECONDS = 1e12
 
 
 class Sample(NamedTuple):
@@ -47,10 +49,12 @@ def parse_sample(document: object) -> Sample:
     """Read one line of a recording from plain data.
 
     Raises:
-        InputError: a field is missing or has another type.
+        InputError: a field is missing, has another type or is out of range.
     """
     body = fields.mapping(document, "$")
     seconds = fields.number(body.get("t"), "$.t")
+    if abs(seconds) > _MAX_SECONDS:
+        raise InputError(f"{seconds:g} seconds are beyond ±{_MAX_SECONDS:g}", path="$.t")
     tree = {}
     for path, files in fields.mapping(body.get("tree"), "$.tree").items():
         place = fields.member("$.tree", path)

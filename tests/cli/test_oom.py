@@ -30,6 +30,24 @@ def config_file(folder: Path, **fields: Any) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check-oom-config", "-", "--config-patch", "-"),
+        ("check-oom-config", STORM, "--config-patch", "-", "--config-patch", "-"),
+        ("select-victim", "--config", "-", "--preferences", "-"),
+        ("list-killable", "-f", "-", "--config", "-"),
+        ("replay-oom", "-", "--config", "-"),
+        ("replay-oom", STORM, "--config", "-", "--compare", "-"),
+    ],
+)
+def test_standard_input_is_read_once(arguments: tuple[str | Path, ...]) -> None:
+    """A second - would read nothing and pass for an empty file."""
+    answer = memqos(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert "only one input can be '-', standard input" in answer.err
+
+
 class TestCheckOOMConfig:
     """Valid is 0, invalid is 1."""
 
@@ -290,6 +308,21 @@ class TestListKillable:
         assert answer.code == code
         assert ("Pod/batch/job must survive" in answer.err) is (code == 1)
 
+    def test_failing_ranking(self, manifests: Path, tmp_path: Path) -> None:
+        """Where the expression fails it cannot be told: neither never nor that it can be."""
+        ranking = "double(memory_max.value())"  # of no limit there is no value
+        config = config_file(tmp_path, cgroupRankingExpression=ranking)
+        arguments = ("list-killable", "-f", manifests, "--config", config, "--fail-on", "batch/*")
+        answer = memqos(*arguments)
+        assert answer.code == 1
+        (row,) = (line for line in answer.out.splitlines() if line.startswith("Pod/batch/job"))
+        assert " unknown " in row
+        assert "never" not in row
+        assert "cannot be told: the ranking expression fails for it" in answer.err
+        assert "can be killed" not in answer.err
+        pod = memqos(*arguments, "-o", "json").json["pods"][1]
+        assert (pod["eligible"], pod["order"]) == (None, None)
+
     def test_wrong_pattern(self, manifests: Path) -> None:
         """Wrong usage."""
         assert memqos("list-killable", "-f", manifests, "--fail-on", "prod").code == 2
@@ -410,6 +443,16 @@ class TestReplayOOM:
         assert (answer.code, answer.out) == (3, "")
         assert len(answer.err.splitlines()) == 1
         assert place in answer.err
+
+    @pytest.mark.parametrize("seconds", ["1e308", "-1e300", "NaN", "Infinity"])
+    def test_times_beyond_any_clock(self, tmp_path: Path, seconds: str) -> None:
+        """The line and the field are told."""
+        path = tmp_path / "r"
+        path.write_text(f'{{"t": 0, "tree": {{}}}}\n{{"t": {seconds}, "tree": {{}}}}\n')
+        answer = memqos("replay-oom", path, "--layout", "talos")
+        assert (answer.code, answer.out) == (3, "")
+        assert "line 2" in answer.err
+        assert "$.t" in answer.err
 
     @pytest.mark.parametrize(
         "case",

@@ -131,6 +131,9 @@ def test_time_since_trigger() -> None:
         ({"t": float("nan"), "tree": {}}, "$.t"),
         ({"t": float("inf"), "tree": {}}, "$.t"),
         ({"t": 10**400, "tree": {}}, "$.t"),
+        ({"t": 1e308, "tree": {}}, "$.t"),
+        ({"t": -1e300, "tree": {}}, "$.t"),
+        ({"t": 1.01e12, "tree": {}}, "$.t"),
     ],
 )
 def test_malformed_samples(document: object, path: str) -> None:
@@ -138,6 +141,16 @@ def test_malformed_samples(document: object, path: str) -> None:
     with pytest.raises(InputError) as raised:
         parse_sample(document)
     assert raised.value.path == path
+
+
+def test_the_widest_times() -> None:
+    """What is within the bounds can be replayed, also with a trigger in between."""
+    found = [parse_sample({"t": t, "tree": {}}) for t in (-1e12, 1e12)]
+    config = check_documents([], trigger='time_since_trigger > duration("1s")')
+    assert isinstance(config, OOMConfig)
+    steps = list(replay(found, config, LAYOUTS["talos"], since_trigger_ns=0))
+    assert [step.cycle.error for step in steps] == [None, None]
+    assert fires(steps) == [1]
 
 
 def test_swap() -> None:
