@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import click
 from attrs import define, evolve, field
 
-from memqos.adapters.files import read_file, write_atomically
+from memqos.adapters.action_log import ActionLog
+from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2
+from memqos.adapters.files import machine_error, read_file, write_atomically
 from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
-from memqos.adapters.oom_files import list_tops, read_preferences
+from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
     lock_memory,
@@ -27,12 +32,11 @@ from memqos.adapters.self_protection import (
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
 from memqos.errors import InputError, MemqosError
-from memqos.oom.action import ActionRecord, NoKill, append_record, record_line
-from memqos.oom.config import OOMConfig
+from memqos.oom.action import ActionRecord, NoKill
+from memqos.oom.config import OOMConfig, check_documents, is_oom_config
 from memqos.oom.guards import Guards
-from memqos.oom.preference import Preference
 from memqos.quantity import parse_quantity
-from memqos_cli.exit_codes import YES
+from memqos_cli.exit_codes import INTERRUPTED, YES
 from memqos_cli.oom_options import (
     choose_layout,
     config_option,
@@ -57,6 +61,8 @@ _OOM_SCORE = -900
 # A write is an fsync, and nobody looks more often.
 _TEXTFILE_SECONDS = 5
 _VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
+# A pod's UID, or enough of its beginning to mean one pod: what names any pod would protect all.
+_UID = re.compile(r"[0-9a-f][0-9a-f-]{7,35}")
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -64,7 +70,7 @@ def _address(_ctx: Any, _param: Any, value: str | None) -> tuple[str, int] | Non
     if value is None:
         return None
     match = _ADDRESS.fullmatch(value)
-    if match is None or int(match[3]) > 65535:
+    if match is None or not value.isascii() or int(match[3]) > 65535:
         raise click.BadParameter(f"{value!r} is not of the form ADDR:PORT, [IPV6]:PORT or :PORT")
     return match[1] or match[2] or "127.0.0.1", int(match[3])
 
@@ -79,6 +85,29 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
     if size <= 0:
         raise click.BadParameter(f"{value} is not above 0")
     return size
+
+
+def _uids(values: Iterable[str]) -> tuple[str, ...]:
+    """Check UIDs; not while options are parsed, as a manifest's are variables then."""
+    given = tuple(values)
+    found = tuple(value.replace("_", "-") for value in given)  # systemd's spelling
+    for value, uid in zip(given, found, strict=True):
+        if not _UID.fullmatch(uid):
+            raise click.BadParameter(
+                f"{value!r} is no pod's UID, nor at least its first 8 characters",
+                click.get_current_context(),
+                param_hint="--protect-uid",
+            )
+    return found
+
+
+def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
+    try:
+        if value is not None and not shlex.split(value):
+            raise click.BadParameter(f"{value!r} names no program")
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
+    return value
 
 
 @click.command()
@@ -106,10 +135,16 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
 )
 @click.option("--textfile", metavar="FILE", help="Write metrics for node_exporter.")
 @click.option(
-    "--before-kill", metavar="COMMAND", help="Run before a kill; $MEMQOS_VICTIM is its path."
+    "--before-kill",
+    metavar="COMMAND",
+    callback=_command,
+    help="Run before a kill; $MEMQOS_VICTIM is its path.",
 )
 @click.option(
-    "--after-kill", metavar="COMMAND", help="Run after a kill; see also $MEMQOS_OUTCOME."
+    "--after-kill",
+    metavar="COMMAND",
+    callback=_command,
+    help="Run after a kill; see also $MEMQOS_OUTCOME.",
 )
 @duration_option("--hook-timeout", "Time limit of each of these.  [default: 2s]")
 @click.option("--skip-unpopulated", is_flag=True, help="Pass over cgroups without processes.")
@@ -171,8 +206,10 @@ def command(
       memqos watch-oom --preferences pods.txt --xattrs
       memqos watch-oom --config swap.yaml --swap-variables --record swap.jsonl
     """
+    protected = _uids(protected)
     checked = require_valid(load_config(config, swap=swap))
-    mount = cgroup_root or host.resolve("sys/fs/cgroup")
+    mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
+    check_v2(host, root=cgroup_root)
     hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
     watcher = Watcher(
         mount=mount,
@@ -182,7 +219,8 @@ def command(
         guards=Guards(
             skip_unpopulated=skip_unpopulated,
             skip_unknown_limit=skip_unknown_limit,
-            preferences=_preferences(preferences, protected),
+            preferences=read_preferences(preferences),
+            protected=protected,
             available_bytes=unless_available,
         ),
         xattrs=xattrs,
@@ -194,7 +232,7 @@ def command(
     )
     reloads = [partial(_reload_config, watcher, config)]
     if preferences is not None:
-        reloads.append(partial(_reload_preferences, watcher, preferences, protected))
+        reloads.append(partial(_reload_preferences, watcher, preferences))
     with ExitStack() as stack:
         clock = stack.enter_context(SignalClock())
         if kill if protect_self is None else protect_self:
@@ -205,7 +243,8 @@ def command(
             )
             for problem in filter(None, problems):
                 note(f"cannot protect itself: {problem}")
-        outputs = _Outputs(actions=actions, textfile=textfile)
+        log = None if actions is None else ActionLog(actions)
+        outputs = _Outputs(actions=log, textfile=textfile)
         if actions is not None:
             import tempfile  # noqa: F401  # for the first action: memory is short then
         if record is not None:
@@ -217,50 +256,89 @@ def command(
             server = MetricsServer(*listen, outputs.counters.render)
             stack.callback(server.close)
             note(f"serving metrics on {server.place}")
-        _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
+        ended = _loop(watcher, clock, outputs, reloads=reloads, cycles=2 if once else None)
         outputs.write_textfile()
-    click.get_current_context().exit(YES)
+    click.get_current_context().exit(INTERRUPTED if ended is signal.SIGINT else YES)
 
 
 @define(kw_only=True)
 class _Outputs:
     """Where a cycle is told."""
 
-    actions: str | None
+    actions: ActionLog | None
     textfile: str | None
     recorder: Recorder | None = None
     counters: Counters = field(factory=Counters)
-    _records: tuple[ActionRecord, ...] = ()
     _next_textfile: float = 0
+    # Of the last cycle: as long as it stays the same, it is told once.
+    _complaint: str | None = None
 
     def tell(self, seen: Observation, watcher: Watcher, seconds: float) -> None:
-        """Tell one cycle, wherever that was asked for; a full disk must not end the watch."""
+        """Tell one cycle, wherever that was asked for; a full disk must not end the watch.
+
+        No output keeps another from being written. The action log, which is to last, comes first.
+        """
         self.counters.add(seen.cycle, seen.action)
-        if seen.cycle.error is not None:
-            note(seen.cycle.error)
+        complaint = _complaint(seen)
+        if complaint is not None and complaint != self._complaint:
+            note(complaint)
+        self._complaint = complaint
         if seen.action is not None:
-            write(f"{_line(seen.action)}\n")
-            self._records = append_record(self._records, seen.action)
-        try:
-            if seen.action is not None and self.actions is not None:
-                lines = "".join(f"{record_line(record)}\n" for record in self._records)
-                write_atomically(self.actions, lines.encode(), mode=0o600)
-            if self.recorder is not None:
+            self._tell_action(seen.action)
+            if watcher.guards.available_bytes is not None and seen.available_bytes is None:
+                note("MemAvailable cannot be read, and --unless-available holds nothing back")
+        if self.recorder is not None:
+            with _telling():
                 meminfo = read_file(watcher.meminfo).decode("ascii", "replace")
                 self.recorder.add(seconds, seen.tree, {"proc/meminfo": meminfo})
-        except MemqosError as error:
-            note(f"cannot write: {error}")
         if seen.action is not None or seconds >= self._next_textfile:
             self._next_textfile = seconds + _TEXTFILE_SECONDS
             self.write_textfile()
 
+    def _tell_action(self, action: ActionRecord) -> None:
+        if self.actions is not None:
+            with _telling():
+                self.actions.add(action)
+        with _telling():
+            try:
+                write(f"{_line(action)}\n")
+            except OSError as error:
+                with suppress(OSError):
+                    _drop_output()
+                raise machine_error("standard output", error) from error
+
     def write_textfile(self) -> None:
         """Write the metrics, if that was asked for."""
-        try:
-            if self.textfile is not None:
+        if self.textfile is not None:
+            with _telling():
                 write_atomically(self.textfile, self.counters.render().encode())
-        except MemqosError as error:
-            note(f"cannot write: {error}")
+
+
+def _complaint(seen: Observation) -> str | None:
+    if "memory.pressure" not in seen.tree.get("", {}):
+        return "the root's memory.pressure cannot be read: nobody is seen to wait for memory"
+    return seen.cycle.error
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except MemqosError as error:
+        note(f"cannot write: {error}")
+
+
+def _drop_output() -> None:
+    """Drop what standard output holds back, which would fail again with the next line."""
+    number = sys.stdout.fileno()
+    kept, null = os.dup(number), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(null, number)
+        sys.stdout.flush()
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+        os.close(null)
 
 
 def _loop(
@@ -270,7 +348,8 @@ def _loop(
     *,
     reloads: Iterable[Callable[[], None]],
     cycles: int | None,
-) -> None:
+) -> signal.Signals | None:
+    """Watch until a signal, which is returned, or for so many cycles."""
     start = tick = clock.now_ns()
     done = 0
     notify("READY=1")
@@ -282,10 +361,11 @@ def _loop(
             for reload in reloads:
                 reload()
             notify("READY=1")
+            tick = min(tick, clock.now_ns() + watcher.config.interval_ns)
             continue
         if found is not None:
             notify("STOPPING=1")
-            return
+            return found
         layout = watcher.layout.name
         seen = watcher.observe()
         if watcher.layout.name != layout:
@@ -295,7 +375,7 @@ def _loop(
             notify("WATCHDOG=1")
         done += 1
         if done == cycles:
-            return
+            return None
         tick += watcher.config.interval_ns
         late = clock.now_ns() - tick
         if late > 0:
@@ -310,23 +390,26 @@ def _reload_config(watcher: Watcher, name: str | None) -> None:
     """Take a new configuration; a bad one is told and leaves the old in force."""
     try:
         _require_file(name)
-        checked = load_config(name, swap=watcher.config.swap)
+        documents = read_oom_documents(name)
+        checked = check_documents(documents, swap=watcher.config.swap)
     except MemqosError as error:
         note(f"the configuration stays as it was: {error}")
         return
     if isinstance(checked, OOMConfig):
         watcher.config = checked
         note("the configuration was read again")
+        if name is not None and not any(map(is_oom_config, documents)):
+            note(f"{name}: no OOMConfig in it: Talos' defaults apply")
         return
     for problem in checked:
         note(f"the configuration stays as it was: {problem_line(problem)}")
 
 
-def _reload_preferences(watcher: Watcher, name: str, protected: Iterable[str]) -> None:
+def _reload_preferences(watcher: Watcher, name: str) -> None:
     """Take new preferences; bad ones are told and leave the old in force."""
     try:
         _require_file(name)
-        preferences = _preferences(name, protected)
+        preferences = read_preferences(name)
     except MemqosError as error:
         note(f"the preferences stay as they were: {error}")
         return
@@ -337,10 +420,6 @@ def _reload_preferences(watcher: Watcher, name: str, protected: Iterable[str]) -
 def _require_file(name: str | None) -> None:
     if name == "-":
         raise InputError("standard input cannot be read again")
-
-
-def _preferences(name: str | None, protected: Iterable[str]) -> dict[str, Preference]:
-    return {**read_preferences(name), **dict.fromkeys(protected, Preference.NEVER)}
 
 
 def _hook(command: str | None, seconds: float, path: str, outcome: str = "") -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
+from contextlib import suppress
 
 from memqos.adapters.self_protection import raise_oom_score
 from memqos.adapters.signals import unblock_signals
 
 
 __all__ = ["run_hook"]
+
+_END_SECONDS = 1
 
 
 def run_hook(command: str, seconds: float, *, victim: str, outcome: str) -> str | None:
@@ -23,17 +27,29 @@ def run_hook(command: str, seconds: float, *, victim: str, outcome: str) -> str 
         outcome: of the kill, in $MEMQOS_OUTCOME; empty before it.
     """
     try:
-        subprocess.run(  # noqa: S603  # the operator's own command
-            shlex.split(command),
-            check=False,
+        words = shlex.split(command)
+        if not words:
+            return "names no program"
+        process = subprocess.Popen(  # noqa: S603  # the operator's own command
+            words,
             env={**os.environ, "MEMQOS_VICTIM": victim, "MEMQOS_OUTCOME": outcome},
             stdin=subprocess.DEVNULL,
-            timeout=seconds,
-            preexec_fn=_prepare,
+            start_new_session=True,
+            preexec_fn=_prepare,  # noqa: PLW1509  # system calls only
         )
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         return str(error)
-    return None
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        with suppress(OSError):  # another user's by now
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+        with suppress(subprocess.TimeoutExpired):  # one that waits for a disk does not end
+            process.wait(_END_SECONDS)
+        return f"timed out after {seconds:g} s, and was killed"
+    if status < 0:
+        return f"ended by signal {-status}"
+    return f"exit status {status}" if status else None
 
 
 def _prepare() -> None:

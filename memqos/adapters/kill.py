@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import resource
 import signal
 import time
@@ -23,6 +24,9 @@ from memqos.errors import MachineError
 __all__ = ["KillOutcome", "KillReport", "KillTarget", "identify_target", "kill_cgroup"]
 
 _PROCESS_MRELEASE = 448
+_PID = re.compile(r"[1-9][0-9]{0,8}\n?")
+# None of a cgroup's files is a link, nor makes a reader wait.
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # Where our own cgroup namespace is mounted, whichever mount is watched.
 _OWN_MOUNT = "/sys/fs/cgroup"
 _WAIT_SECONDS = 2.0
@@ -49,10 +53,12 @@ class KillTarget:
     Attributes:
         path: of its directory.
         inode: of its directory: another one means another cgroup.
+        place: of its directory, no links in it: another one means that it was moved.
     """
 
     path: str
     inode: int
+    place: str
 
 
 @frozen(kw_only=True)
@@ -102,7 +108,8 @@ def identify_target(mount: str, relative: str, protected: Collection[str]) -> Ki
     ):
         raise MachineError(path, "refused: memqos itself runs in it")
     try:
-        return KillTarget(path=path, inode=os.stat(path).st_ino)
+        place = os.path.realpath(path)
+        return KillTarget(path=path, inode=os.stat(path).st_ino, place=place)
     except OSError as error:
         raise machine_error(path, error) from error
 
@@ -115,7 +122,10 @@ def kill_cgroup(target: KillTarget) -> KillReport:
         return KillReport(outcome=KillOutcome.REFUSED, error=f"it is gone: {error.strerror}")
     descriptors: list[int] = []
     try:
-        if os.fstat(folder).st_ino != target.inode:
+        if (
+            os.fstat(folder).st_ino != target.inode
+            or os.path.realpath(target.path) != target.place
+        ):
             return KillReport(outcome=KillOutcome.REFUSED, error="it is another cgroup by now")
         if not _is_populated(folder):
             return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")
@@ -170,7 +180,7 @@ def _holds(path: str, own: str) -> bool:
 
 def _is_populated(folder: int) -> bool:
     try:
-        descriptor = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open("cgroup.events", os.O_RDONLY | _FLAGS, dir_fd=folder)
     except OSError:
         return True  # unknown: the list of processes decides
     try:
@@ -182,13 +192,13 @@ def _is_populated(folder: int) -> bool:
 
 
 def _pids(path: str) -> list[int]:
-    """List the processes of a cgroup and all below it."""
+    """List the processes of a cgroup and all below it; 0 for one that we cannot see."""
     found: list[int] = []
     for folder, _, files in os.walk(path):
         if "cgroup.procs" in files:
             try:
                 with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
-                    found += [int(line) for line in file]
+                    found += [int(line) if _PID.fullmatch(line) else 0 for line in file]
             except (OSError, ValueError):
                 continue  # threaded, or gone meanwhile
     return found
@@ -219,7 +229,7 @@ def _pidfds(pids: list[int]) -> dict[int, int]:
 def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | None]:
     """Send SIGKILL to all: by cgroup.kill, or frozen one by one before Linux 5.14."""
     try:
-        descriptor = os.open("cgroup.kill", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open("cgroup.kill", os.O_WRONLY | _FLAGS, dir_fd=folder)
         try:
             os.write(descriptor, b"1")
         finally:
@@ -234,7 +244,7 @@ def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | N
     try:
         for _ in range(3):  # processes that were forked before the freeze took hold
             for pid in _pids(path):
-                if pid == 0:  # to kill(2), that is memqos itself and those around it
+                if pid in (0, os.getpid()):  # to kill(2), 0 is memqos itself and those around it
                     failed = "some processes are in a PID namespace that memqos does not see"
                     continue
                 try:
@@ -253,7 +263,7 @@ def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | N
 
 def _freeze(folder: int, value: bytes) -> None:
     try:
-        descriptor = os.open("cgroup.freeze", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open("cgroup.freeze", os.O_WRONLY | _FLAGS, dir_fd=folder)
     except OSError:
         return
     try:

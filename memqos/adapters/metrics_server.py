@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from socketserver import TCPServer
+from threading import BoundedSemaphore, Thread
 from typing import Any
 
 from memqos.adapters.files import machine_error
@@ -14,13 +15,38 @@ from memqos.adapters.files import machine_error
 __all__ = ["MetricsServer"]
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# At a time. Each takes a thread and a descriptor, which the watch needs for itself.
+_MOST_CLIENTS = 16
 
 
 class _Server(ThreadingHTTPServer):
     def __init__(self, address: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address:
             self.address_family = socket.AF_INET6
+        self._free = BoundedSemaphore(_MOST_CLIENTS)
         super().__init__((address, port), handler)
+
+    def server_bind(self) -> None:
+        """Bind, without asking DNS for the name of this host as HTTPServer does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; hang up where there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room for the next."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, *_arguments: Any) -> None:
+        """Keep quiet about clients that hang up: tracebacks would drown the kills."""
 
 
 class MetricsServer:

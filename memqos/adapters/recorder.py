@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 
 from memqos.adapters.files import machine_error
 from memqos.errors import MachineError
@@ -17,37 +19,52 @@ class Recorder:
     """Appends samples as JSON Lines; at `limit` bytes the file becomes ``FILE.1``.
 
     Raises:
-        MachineError: the file cannot be opened or written.
+        MachineError: the file cannot be opened or written, or is no regular file.
     """
 
     def __init__(self, path: str, *, limit: int) -> None:
         self._path = path
         self._limit = limit
-        self._descriptor = self._open()
+        self._descriptor: int | None = self._open()
 
     def add(self, seconds: float, tree: Tree, proc: dict[str, str]) -> None:
         """Append a sample: seconds, the cgroups' files, and files of /proc."""
         sample = {"t": seconds, "tree": tree, "proc": proc}
         line = f"{json.dumps(sample, separators=(',', ':'))}\n".encode()
         try:
-            size = os.fstat(self._descriptor).st_size
+            descriptor = self._opened()
+            size = os.fstat(descriptor).st_size
             if size and size + len(line) > self._limit:
                 self.close()
                 os.replace(self._path, f"{self._path}.1")
-                self._descriptor, size = self._open(), 0
-            if os.write(self._descriptor, line) != len(line):
-                os.ftruncate(self._descriptor, size)  # half a line would spoil the recording
+                descriptor, size = self._opened(), 0
+            if os.write(descriptor, line) != len(line):
+                os.ftruncate(descriptor, size)  # half a line would spoil the recording
                 raise MachineError(self._path, "the disk is full")
         except OSError as error:
             raise machine_error(self._path, error) from error
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file; what is added later opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _opened(self) -> int:
+        if self._descriptor is None:  # it could not be opened after the last rotation
+            self._descriptor = self._open()
+        return self._descriptor
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags |= os.O_NONBLOCK | os.O_NOCTTY  # a FIFO would wait for a reader
         try:
-            return os.open(self._path, flags, 0o600)
+            descriptor = os.open(self._path, flags, 0o600)
         except OSError as error:
+            if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
+                raise MachineError(self._path, "is not a regular file") from error
             raise machine_error(self._path, error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise MachineError(self._path, "is not a regular file")
+        return descriptor

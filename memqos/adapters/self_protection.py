@@ -139,7 +139,8 @@ def notify(message: str) -> None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as client:
             client.connect(address)
-            client.sendall(message.encode())
+            # systemd may be stopped, or starved as we are: to wait for it would end the watch.
+            client.send(message.encode(), socket.MSG_DONTWAIT)
     except OSError:
         return  # systemd's own watchdog notices
 

@@ -16,7 +16,13 @@ _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 class SignalClock:
-    """Blocks SIGTERM, SIGINT and SIGHUP, and hands them out between ticks."""
+    """Blocks SIGTERM, SIGINT and SIGHUP, and hands them out between ticks.
+
+    Once SIGTERM or SIGINT was handed out they stay blocked, so that another one does not disturb
+    the end of the process and its exit status.
+    """
+
+    _ends = False
 
     def __enter__(self) -> Self:
         """Block the signals; threads started from here on inherit that."""
@@ -24,8 +30,9 @@ class SignalClock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let them through again."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        """Let them through again, unless the process ends."""
+        if not self._ends:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def wait(self, deadline_ns: int) -> signal.Signals | None:
         """Wait for a signal until a monotonic time; None at that time."""
@@ -34,6 +41,7 @@ class SignalClock:
         # Stopped and continued beyond the deadline, Python returns whatever lies on the stack.
         if found is None or found.si_signo not in _AWAITED:
             return None
+        self._ends = self._ends or found.si_signo != signal.SIGHUP
         return signal.Signals(found.si_signo)
 
     @staticmethod

@@ -28,6 +28,7 @@ from memqos.oom.handler import (
 )
 from memqos.oom.layout import Layout, Tree, detect_layout
 from memqos.oom.meminfo import meminfo_bytes
+from memqos.oom.metrics import is_pressure
 from memqos.oom.victim import MOUNT, Candidate, Scored
 
 
@@ -36,6 +37,8 @@ __all__ = ["Observation", "Watcher"]
 _TRIGGER_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max")
 # Values of cgroups that are gone are kept, as Talos does, until there are this many.
 _MOST_PREVIOUS = 2_000
+# Cycles at rest before everything is read again, whatever may have gone unnoticed.
+_MOST_RESTED = 20
 
 
 @frozen(kw_only=True)
@@ -91,7 +94,7 @@ class Watcher:
     _rest: Observation | None = field(default=None, init=False)
     _rest_config: OOMConfig | None = field(default=None, init=False)
     _rest_pressure: bytes = field(default=b"", init=False)
-    _rested: bool = field(default=False, init=False)
+    _rested: int = field(default=0, init=False)
     _root: KeptFile = field(init=False)
 
     @_root.default
@@ -103,17 +106,18 @@ class Watcher:
         now = time.monotonic_ns()
         if (
             self._rest is not None
+            and self._rested < _MOST_RESTED
             and self.config is self._rest_config
             and self._root.read() == self._rest_pressure
             and stays_quiet(self.config, self._rest.cycle, now)
         ):
-            self._rested = True
+            self._rested += 1
             return self._rest
         if self._rested:
-            self._state, self._rested = rested(self._state), False
+            self._state, self._rested = rested(self._state), 0
+            self._root.close()
         if self.follow_layout:
-            with suppress(InputError, MachineError):
-                self.layout = detect_layout(list_tops(self.mount))
+            self._follow_layout()
         parts = self.layout.metrics
         names: tuple[str, ...] = _TRIGGER_FILES
         if self.record:
@@ -133,13 +137,21 @@ class Watcher:
         if cycle.outcome is not Outcome.FIRE:
             seen = Observation(tree=tree, cycle=cycle, action=None)
             pressure = tree[""].get("memory.pressure")
-            if not self.record and pressure is not None and is_steady(self.config, cycle):
+            if pressure is None or not is_pressure(pressure) or self.record:
+                return seen
+            if is_steady(self.config, cycle):
                 self._rest, self._rest_config = seen, self.config
                 self._rest_pressure = pressure.encode()
             return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
+
+    def _follow_layout(self) -> None:
+        with suppress(InputError, MachineError):
+            layout = detect_layout(list_tops(self.mount))
+            if layout is not self.layout:  # its cgroups are new to us, but need not be new
+                self.layout, self._state = layout, evolve(self._state, rested=False)
 
     def _names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return (*names, *SWAP_FILES) if self.config.swap else names

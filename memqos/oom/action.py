@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 from attrs import frozen
 
+from memqos.errors import InputError
 from memqos.oom.classes import OOMClass
 
 
@@ -18,12 +19,15 @@ __all__ = [
     "ActionRecord",
     "NoKill",
     "append_record",
+    "parse_log",
     "record_line",
     "trigger_context",
 ]
 
 #: Talos keeps this many.
 KEPT_ACTIONS = 50
+# By which a line is known.
+_FIELDS = {"id", "outcome", "triggerContext"}
 
 
 class NoKill(StrEnum):
@@ -45,7 +49,7 @@ class ActionRecord:
     """One firing of the trigger.
 
     Attributes:
-        id: number since the start, from 0.
+        id: number since the watcher's start, from 0.
         time: seconds since the epoch.
         outcome: a `NoKill`, or what came of the kill: ``killed``, ``partly-killed``, ``empty``,
             ``refused`` or ``failed``.
@@ -79,24 +83,50 @@ def trigger_context(values: Mapping[str, Any]) -> str:
     return json.dumps(plain(values), separators=(",", ":"))
 
 
-def append_record(
-    records: Iterable[ActionRecord], record: ActionRecord
-) -> tuple[ActionRecord, ...]:
-    """Add a record, and drop the oldest beyond `KEPT_ACTIONS`."""
-    return (*records, record)[-KEPT_ACTIONS:]
+def parse_log(text: str) -> tuple[str, ...]:
+    """Read the lines of an action log, each with its record, as `append_record` wants them.
+
+    Raises:
+        InputError: a line is no record; `line` says which.
+    """
+    lines = tuple(text.removesuffix("\n").split("\n")) if text else ()
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict) or not _FIELDS.issubset(record):
+            raise InputError("not an action, as memqos logs them", line=number)
+    return lines
+
+
+def append_record(lines: Iterable[str], record: ActionRecord) -> tuple[str, ...]:
+    """Add a record's line to a log's, and drop the oldest beyond `KEPT_ACTIONS`."""
+    return (*lines, record_line(record))[-KEPT_ACTIONS:]
 
 
 def record_line(record: ActionRecord) -> str:
-    """Write a record as one line of JSON."""
+    """Write a record as one line of JSON, which can be encoded whatever processes are called.
+
+    Bytes of a name that are not UTF-8 are escapes of surrogates, as Python has them, and a score
+    that JSON lacks is "NaN", "Infinity" or "-Infinity".
+    """
     document = {
         "id": str(record.id),
         "time": record.time,
         "outcome": record.outcome,
         "path": record.path,
         "class": None if record.oom_class is None else record.oom_class.label,
-        "score": record.score,
+        "score": _number(record.score),
         "processes": list(record.processes),
         "error": record.error,
         "triggerContext": record.trigger_context,
     }
-    return json.dumps(document, ensure_ascii=False)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _number(value: float) -> float | str:
+    if isfinite(value):
+        return value
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"

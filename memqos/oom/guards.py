@@ -24,12 +24,14 @@ class Guards:
         skip_unknown_limit: pass over cgroups whose memory.max cannot be read, which the default
             ranking takes for unlimited.
         preferences: of pods, by UID.
+        protected: UIDs of pods that are never chosen, or parts of them.
         available_bytes: do nothing while MemAvailable is at least this; None for no such guard.
     """
 
     skip_unpopulated: bool = False
     skip_unknown_limit: bool = False
     preferences: Mapping[str, Preference] = Factory(dict)
+    protected: tuple[str, ...] = ()
     available_bytes: int | None = None
 
 
@@ -60,4 +62,5 @@ def guarded_candidates(
         ):
             continue
         given = () if attributes is None else attributes(path)
-        yield candidate._replace(preference=preference_of(path, guards.preferences, given))
+        preference = preference_of(path, guards.preferences, given, guards.protected)
+        yield candidate._replace(preference=preference)

@@ -51,10 +51,12 @@ class HandlerState:
     Attributes:
         previous: what the derivatives start from.
         last_trigger_ns: time of the last trigger, None before the first.
+        rested: whether cycles were left out since, as nobody waited for memory.
     """
 
     previous: Mapping[str, Figures] = Factory(dict)
     last_trigger_ns: int | None = None
+    rested: bool = False
 
 
 @frozen
@@ -111,7 +113,13 @@ def run_cycle(
     """
     try:
         collected = collect(
-            tree, layout, state.previous, config.interval_ns, swap=config.swap, meminfo=meminfo
+            tree,
+            layout,
+            state.previous,
+            config.interval_ns,
+            swap=config.swap,
+            meminfo=meminfo,
+            rested=state.rested,
         )
     except CollectError as error:
         failed = HandlerState(previous=error.previous, last_trigger_ns=state.last_trigger_ns)
@@ -140,7 +148,8 @@ def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
 
     A task that waits for memory counts in its cgroup and in all above it, so while the root's
     pressure file says the same, nobody waits anywhere: rates stay 0, and so do averages that have
-    come down to it. Nothing but the root's file needs to be read then, on a node of any size.
+    come down to it. Nothing but the root's file needs to be read then, on a node of any size. That
+    a total goes down where a cgroup ends is not seen.
 
     Args:
         config: of the cycle.
@@ -164,7 +173,7 @@ def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
 def rested(state: HandlerState) -> HandlerState:
     """Return the state after cycles that were not run: rates of memory figures begin anew."""
     previous = {path: pressure_of(figures) for path, figures in state.previous.items()}
-    return HandlerState(previous=previous, last_trigger_ns=state.last_trigger_ns)
+    return HandlerState(previous=previous, last_trigger_ns=state.last_trigger_ns, rested=True)
 
 
 # What is 0 at rest, and what can change all the same: figures of memory, and sums of totals, which

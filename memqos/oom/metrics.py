@@ -23,6 +23,7 @@ __all__ = [
     "Collected",
     "Figures",
     "collect",
+    "is_pressure",
     "metric_names",
     "pressure_of",
     "zero_values",
@@ -43,6 +44,7 @@ _CLASSES = tuple(int(oom_class) for oom_class in OOMClass)
 #: One cgroup's values: its pressure in the order of `_PSI`, then its files.
 Figures: TypeAlias = tuple[float, ...]
 _NO_PRESSURE: Figures = (0.0,) * len(_PSI)
+_TOTALS = tuple(at for at, name in enumerate(_PSI) if name.endswith("_total"))
 
 
 class CollectError(Exception):
@@ -87,6 +89,11 @@ PRESSURE_NAMES: Final = frozenset(
 )
 
 
+def is_pressure(text: str) -> bool:
+    """Tell whether a pressure file is whole, and not taken for 0 because it is garbled."""
+    return not isinstance(_spans(text), str) and _nested_keyed(text) is not None
+
+
 def pressure_of(figures: Figures) -> Figures:
     """Leave out what is not pressure: derivatives of the rest have no value from before then."""
     return figures[: len(_PSI)]
@@ -112,6 +119,7 @@ def collect(
     *,
     swap: bool = False,
     meminfo: str = "",
+    rested: bool = False,
 ) -> Collected:
     """Work out every metric of a sample.
 
@@ -123,6 +131,8 @@ def collect(
             really passed.
         swap: whether the variables of swap are wanted.
         meminfo: text of /proc/meminfo, for those of the node.
+        rested: whether nobody has waited for memory since `previous`, whatever came and went: a
+            cgroup that is new since had no pressure before this sample.
 
     Raises:
         CollectError: a pressure file lacks a line or a span, or the interval is not positive.
@@ -145,6 +155,8 @@ def collect(
         )
         _add(sums[oom_class], found)
         before = memory.get(path)
+        if rested and (before is None or any(found[at] < before[at] for at in _TOTALS)):
+            before = _NO_PRESSURE
         if before != found:
             _add(rates[oom_class], _rates(found, before, seconds))
         memory[path] = found

@@ -45,16 +45,21 @@ _WORDS = {
 # The API's, or a static pod's: its cgroup has the hash of its manifest, as has the annotation
 # kubernetes.io/config.hash of its mirror pod.
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+# All that a name may contain, one within another too: what comes before a UID can look like its
+# beginning.
+_UIDS = re.compile(f"(?=({_UID.pattern}))")
 
 
 def parse_preferences(text: str) -> dict[str, Preference]:
     """Read lines of ``UID prefer|avoid|never``; ``#`` begins a comment.
 
+    LF or CRLF ends a line, and nothing else that Unicode calls a line's end.
+
     Raises:
         InputError: a line is none; `line` says which.
     """
     found: dict[str, Preference] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
@@ -67,7 +72,10 @@ def parse_preferences(text: str) -> dict[str, Preference]:
 
 
 def preference_of(
-    path: str, by_uid: Mapping[str, Preference], attributes: Iterable[str] = ()
+    path: str,
+    by_uid: Mapping[str, Preference],
+    attributes: Iterable[str] = (),
+    protected: Iterable[str] = (),
 ) -> Preference:
     """Return a cgroup's preference; of several, never wins over avoid, and avoid over prefer.
 
@@ -78,9 +86,12 @@ def preference_of(
         path: of the cgroup.
         by_uid: of pods.
         attributes: names of `ATTRIBUTES` that are set on its directory.
+        protected: UIDs of pods that are never chosen, or parts of them.
     """
     # systemd's names of slices have _ where a UID has -.
     name = path.rpartition("/")[2].replace("_", "-")
-    given = [preference for uid, preference in by_uid.items() if uid in name]
+    if any(part in name for part in protected):
+        return Preference.NEVER
+    given = [by_uid[uid[1]] for uid in _UIDS.finditer(name) if uid[1] in by_uid]
     given += [ATTRIBUTES[attribute] for attribute in attributes]
     return max(given, default=Preference.PLAIN)

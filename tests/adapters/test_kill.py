@@ -38,7 +38,7 @@ def cgroup(folder: Path, *pids: int, events: str = "populated 1\nfrozen 0\n") ->
 
 def target(folder: Path) -> KillTarget:
     """Return a target as it is now."""
-    return KillTarget(path=str(folder), inode=folder.stat().st_ino)
+    return KillTarget(path=str(folder), inode=folder.stat().st_ino, place=str(folder.resolve()))
 
 
 class TestIdentify:
@@ -48,7 +48,9 @@ class TestIdentify:
         """A cgroup below the mount is taken with its inode."""
         folder = cgroup(tmp_path / "kubepods/besteffort/podx")
         found = identify_target(str(tmp_path), "kubepods/besteffort/podx", {"kubepods"})
-        assert found == KillTarget(path=str(folder), inode=folder.stat().st_ino)
+        assert found == KillTarget(
+            path=str(folder), inode=folder.stat().st_ino, place=str(folder.resolve())
+        )
 
     @pytest.mark.parametrize("path", ["", "/", "..", "kubepods/..", "kubepods//podx", "./x"])
     def test_paths_that_leave_the_mount(self, tmp_path: Path, path: str) -> None:
@@ -161,9 +163,41 @@ class TestKill:
     def test_another_cgroup(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
         """A directory that was made anew under the same name is another pod."""
         folder = cgroup(tmp_path / "podx", sleeper.pid)
-        chosen = KillTarget(path=str(folder), inode=folder.stat().st_ino + 1)
+        chosen = KillTarget(
+            path=str(folder), inode=folder.stat().st_ino + 1, place=str(folder.resolve())
+        )
         assert kill_cgroup(chosen).outcome is KillOutcome.REFUSED
         assert sleeper.poll() is None
+
+    def test_moved(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """The same directory elsewhere, behind a link, is not what was chosen."""
+        folder = cgroup(tmp_path / "kubepods/podx", sleeper.pid)
+        chosen = target(folder)
+        (tmp_path / "kubepods").rename(tmp_path / "outside")
+        (tmp_path / "kubepods").symlink_to("outside")
+        assert kill_cgroup(chosen).outcome is KillOutcome.REFUSED
+        assert sleeper.poll() is None
+
+    def test_links_among_the_files(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """What cgroup.kill leads to is not written."""
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+        (tmp_path / "precious").write_text("precious")
+        (folder / "cgroup.kill").symlink_to(tmp_path / "precious")
+        assert kill_cgroup(target(folder)).outcome is KillOutcome.FAILED
+        assert (tmp_path / "precious").read_text() == "precious"
+        assert sleeper.poll() is None
+
+    @pytest.mark.parametrize("line", ["-1", "-5", "99999999999999999999", "2147483648", "x", "0"])
+    def test_odd_pids(self, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing that stands for many processes, or for none, is sent a signal."""
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
+        sent: list[int] = []
+        monkeypatch.setattr(os, "kill", lambda pid, _number: sent.append(pid))
+        folder = cgroup(tmp_path / "podx")
+        (folder / "cgroup.procs").write_text(f"{line}\n")
+        report = kill_cgroup(target(folder))
+        assert (report.outcome, sent) == (KillOutcome.FAILED, [])
+        assert report.error == "some processes are in a PID namespace that memqos does not see"
 
     def test_empty(self, tmp_path: Path) -> None:
         """Nothing is sent to a cgroup without processes."""
@@ -172,7 +206,9 @@ class TestKill:
 
     def test_gone(self, tmp_path: Path) -> None:
         """It went away between choice and kill."""
-        report = kill_cgroup(KillTarget(path=str(tmp_path / "podx"), inode=1))
+        report = kill_cgroup(
+            KillTarget(path=str(tmp_path / "podx"), inode=1, place=str(tmp_path / "podx"))
+        )
         assert report.outcome is KillOutcome.REFUSED
         assert report.error == "it is gone: No such file or directory"
 

@@ -10,6 +10,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,6 +170,35 @@ class TestRecorder:
         with pytest.raises(MachineError):
             Recorder(str(tmp_path / "r"), limit=1)
 
+    def test_rotation_fails(self, tmp_path: Path) -> None:
+        """The number of the descriptor is not used again, and recording begins anew."""
+        path = tmp_path / "r.jsonl"
+        recorder = Recorder(str(path), limit=60)
+        recorder.add(0.0, {"a" * 30: {}}, {})
+        path.unlink()
+        with pytest.raises(MachineError):
+            recorder.add(1.0, {"a" * 30: {}}, {})
+        other = tmp_path / "other"
+        with other.open("w"):
+            recorder.add(2.0, {"a" * 30: {}}, {})
+            recorder.close()
+            recorder.close()
+        assert other.read_text() == ""
+        assert [json.loads(line)["t"] for line in path.read_text().splitlines()] == [2.0]
+
+    @pytest.mark.parametrize("is_read", [False, True])
+    def test_fifo(self, tmp_path: Path, is_read: bool) -> None:
+        """It cannot be rotated, and its reader might never read: refused, and not waited for."""
+        path = tmp_path / "fifo"
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if is_read else None
+        try:
+            with pytest.raises(MachineError, match="is not a regular file"):
+                Recorder(str(path), limit=1)
+        finally:
+            if reader is not None:
+                os.close(reader)
+
 
 class TestRest:
     """While nobody waits for memory, the root's pressure is all that is read."""
@@ -190,6 +221,42 @@ class TestRest:
         assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
         (tmp_path / "system/memory.pressure").write_text(self.STILL)
         assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+
+    def test_no_rest_lasts(self, tmp_path: Path) -> None:
+        """After 20 cycles everything is read again, whatever stands there by then."""
+        (tmp_path / "memory.pressure").write_text(self.STILL)
+        watcher = watch(tmp_path)
+        watcher.observe()
+        (tmp_path / "system").mkdir()
+        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
+        outcomes = [watcher.observe().cycle.outcome for _ in range(21)]
+        assert outcomes == [Outcome.NO_FIRE] * 20 + [Outcome.COLLECT_ERROR]
+
+    def test_garbled_pressure_is_no_rest(self, tmp_path: Path) -> None:
+        """It counts as 0, but it does not say that nobody waits."""
+        (tmp_path / "memory.pressure").write_text("garbage\n")
+        watcher = watch(tmp_path)
+        watcher.observe()
+        (tmp_path / "system").mkdir()
+        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
+        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
+
+    def test_another_layout_has_no_past(self, tmp_path: Path) -> None:
+        """Its cgroups are new to the watcher, but what they waited may be long ago."""
+        (tmp_path / "memory.pressure").write_text(self.STILL)
+        (tmp_path / "system.slice/x.service").mkdir(parents=True)
+        (tmp_path / "podruntime").mkdir()
+        watcher = watch(tmp_path)
+        watcher.follow_layout = True
+        watcher.observe()
+        watcher.observe()
+        (tmp_path / "system.slice/x.service/memory.pressure").write_text(self.STILL)
+        (tmp_path / "podruntime").rmdir()
+        (tmp_path / "memory.pressure").write_text(self.STILL.replace("total=7", "total=8"))
+        values = watcher.observe().cycle.values
+        assert watcher.layout.name == "cgroupfs"
+        assert values["qos_memory_full_total"][4] == 5.0
+        assert values["d_qos_memory_full_total"][4] == 0.0
 
     @pytest.mark.parametrize("change", ["record", "trigger", "config", "gone"])
     def test_no_rest(self, change: str, tmp_path: Path) -> None:
@@ -265,9 +332,67 @@ class TestMetricsServer:
             MetricsServer("::1", 9810, str)
         assert str(failed.value) == "[::1]:9810: Address family not supported by protocol"
 
+    def test_clients_that_fail(self, capfd: pytest.CaptureFixture[str]) -> None:
+        """No traceback: one for each broken scrape would drown the kills."""
+        asked = threading.Event()
+
+        def render() -> str:
+            asked.set()
+            raise ValueError
+
+        server = MetricsServer("127.0.0.1", 0, render)
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+                client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                assert client.recv(1) == b""
+        finally:
+            server.close()
+        assert asked.is_set()
+        assert capfd.readouterr().err == ""
+
+    def test_many_clients(self) -> None:
+        """Beyond 16 at a time they are sent away, so that descriptors are left for the watch."""
+        server = MetricsServer("127.0.0.1", 0, lambda: "memqos_x 1\n")
+        place = ("127.0.0.1", server.port)
+        try:
+            with ExitStack() as stack:
+                for _ in range(16):
+                    stack.enter_context(socket.create_connection(place, 20))
+                with socket.create_connection(place, 20) as late:
+                    assert late.recv(1) == b""
+            for _ in range(200):  # until their threads have noticed
+                with suppress(OSError), urllib.request.urlopen(f"http://{server.place}/metrics"):
+                    break
+                time.sleep(0.05)
+            else:
+                pytest.fail("no room again")
+        finally:
+            server.close()
+
+    def test_no_name_is_looked_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It would wait for DNS, which a node that starves may not answer."""
+        monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("asks for its name"))
+        MetricsServer("127.0.0.1", 0, str).close()
+
 
 class TestSignalClock:
     """A signal ends the wait, a time does too."""
+
+    @pytest.fixture(autouse=True)
+    def mask(self) -> Iterator[set[int]]:
+        """Return the signals that are blocked, and block those alone afterwards."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        yield before
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def test_mask(self, mask: set[int]) -> None:
+        """After SIGTERM signals stay blocked: a second one must not change how that ends."""
+        awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        for number, blocked in ((signal.SIGHUP, mask), (signal.SIGTERM, mask | awaited)):
+            with SignalClock() as clock:
+                signal.pthread_kill(threading.get_ident(), number)
+                assert clock.wait(clock.now_ns() + 10**9) is number
+            assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
 
     def test_time(self) -> None:
         """No signal."""
@@ -304,6 +429,22 @@ class TestSystemd:
             server.bind(f"\0{name[1:]}" if abstract else name)
             notify("READY=1")
             assert server.recv(64) == b"READY=1"
+
+    def test_nobody_reads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A full socket is not waited for."""
+        path = tmp_path / "s"
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+            server.bind(str(path))
+
+            def fill() -> None:
+                for _ in range(2_000):
+                    notify("WATCHDOG=1")
+
+            thread = threading.Thread(target=fill, daemon=True)
+            thread.start()
+            thread.join(20)
+            assert not thread.is_alive()
 
     def test_nobody_listens(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without systemd nothing happens."""
@@ -426,6 +567,36 @@ def test_hooks_get_no_lowered_score(
     assert hooks.run_hook(command, 20, victim="/v", outcome="") is None
     assert (tmp_path / "ran").exists()
     assert (oom_score.read_text() if oom_score.exists() else None) == after
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("true", None),
+        (" ", "names no program"),
+        ("sh -c 'exit 3'", "exit status 3"),
+        ("sh -c 'kill -9 $$'", "ended by signal 9"),
+    ],
+)
+def test_hooks_that_fail_are_told(command: str, expected: str | None) -> None:
+    """That a hook did not do its work is no secret."""
+    assert hooks.run_hook(command, 20, victim="/v", outcome="") == expected
+
+
+def test_hooks_that_take_too_long_end_whole(tmp_path: Path) -> None:
+    """What they have started ends too: it would pile up, kill by kill."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        command = f"sh -c 'sleep 1000 > {fifo} & wait'"
+        assert hooks.run_hook(command, 1, victim="/v", outcome="") == (
+            "timed out after 1 s, and was killed"
+        )
+        os.set_blocking(descriptor, True)
+        assert os.read(descriptor, 1) == b""  # nobody has it open any more
+    finally:
+        os.close(descriptor)
 
 
 class TestReservedMemory:

@@ -1,6 +1,7 @@
 """watch-oom, on a directory that looks like a cgroup tree; the real kernel is in tests/guest."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -18,13 +19,18 @@ import pytest
 from tests.support.program import PROGRAM, memqos, run_program
 
 
-VICTIM = "kubepods/besteffort/pod1"
+VICTIM = "kubepods/besteffort/pod1234abcd-0a01"
 
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
     """Return a tree with one best-effort pod and one that is limited."""
     root = tmp_path / "cgroup"
+    root.mkdir()
+    (root / "memory.pressure").write_text(
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    )
     for path, current, limit in ((VICTIM, "5", "max"), ("kubepods/burstable/pod2", "9", "10")):
         folder = root / path
         folder.mkdir(parents=True)
@@ -161,7 +167,8 @@ def test_hooks_that_fail(mount: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--protect-uid", "1"], "nobody is eligible"),
+        (["--protect-uid", "1234abcd"], "nobody is eligible"),
+        (["--protect-uid", "1234abcd_0a01"], "nobody is eligible"),
         (["--unless-available", "1"], "held back from"),
         (["--unless-available", "1Ei"], "would kill"),
         (["--skip-unpopulated"], "would kill"),
@@ -209,7 +216,7 @@ def test_preferences_are_read_again(two: Path, tmp_path: Path) -> None:
     preferences.write_text(f"{UID} prefer\n")
     config = config_file(tmp_path)
     arguments = ("--cgroup-root", two, "--config", config, "--preferences", preferences)
-    with watching(*arguments, "--protect-uid", "pod1") as process:
+    with watching(*arguments, "--protect-uid", "1234abcd-0a01") as process:
         read_until(process, UID)
         preferences.write_text(f"{UID} prefer\nnonsense\n")
         process.send_signal(signal.SIGHUP)
@@ -378,13 +385,13 @@ def test_late_ticks_are_told(mount: Path, tmp_path: Path) -> None:
 
 
 def test_collect_errors_are_told(mount: Path, tmp_path: Path) -> None:
-    """The cycle is skipped, the watch goes on."""
+    """The cycle is skipped, the watch goes on; the same error is told once."""
     (mount / "system").mkdir()
     (mount / "system/memory.pressure").write_text("some avg10=0.00\n")
     config = config_file(tmp_path)
     answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config)
     assert answer.code == 0
-    assert answer.err.count("cannot populate PSI context") == 2
+    assert answer.err.count("cannot populate PSI context") == 1
 
 
 def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None:
@@ -409,7 +416,15 @@ def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None
         (["--record-size", "0"], 2),
         (["--record-size", "big"], 2),
         (["--hook-timeout", "5"], 2),
+        (["--listen", "\udcff:0"], 2),
+        (["--before-kill", " "], 2),
+        (["--after-kill", "'"], 2),
+        (["--protect-uid", ""], 2),
+        (["--protect-uid", "1234abc"], 2),
+        (["--protect-uid", "kubepods"], 2),
+        (["--protect-uid", "--------"], 2),
         (["--cgroup-root", "/nonexistent"], 3),
+        (["--cgroup-root", ""], 3),
     ],
 )
 def test_wrong_usage(arguments: list[str], code: int) -> None:
@@ -418,3 +433,139 @@ def test_wrong_usage(arguments: list[str], code: int) -> None:
     answer = memqos("watch-oom", "--once", *arguments)
     assert answer.code == code
     assert time.monotonic() - started < 30
+
+
+def test_cgroup_v1(mount: Path) -> None:
+    """Refused, as by the other commands: its files mean something else."""
+    (mount / "memory").mkdir()
+    (mount / "memory/cgroup.procs").write_text("")
+    answer = memqos("watch-oom", "--once", "--cgroup-root", mount)
+    assert (answer.code, answer.out) == (3, "")
+    assert "cgroup v1" in answer.err
+
+
+@pytest.mark.parametrize("output", ["full", "pipe"])
+def test_standard_output_fails(mount: Path, tmp_path: Path, output: str) -> None:
+    """Each line that is lost is told, and the watch goes on; the action log is whole."""
+    actions = tmp_path / "a.jsonl"
+    if output == "full":
+        stdout = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stdout = os.pipe()
+        os.close(reader)
+    try:
+        done = run_program(
+            *("watch-oom", "--cgroup-root", mount, "--once", "--actions", actions),
+            *("--config", config_file(tmp_path, interval="2s")),
+            capture_output=False,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        os.close(stdout)
+    message = "No space left on device" if output == "full" else "Broken pipe"
+    line = f"memqos: cannot write: standard output: {message}\n"
+    assert (done.returncode, done.stderr) == (0, line * 2)
+    assert len(actions.read_text().splitlines()) == 2
+
+
+def test_outputs_fail_alone(mount: Path, tmp_path: Path) -> None:
+    """An action log that cannot be written does not suppress the recording."""
+    recording = tmp_path / "r.jsonl"
+    answer = memqos(
+        *("watch-oom", "--cgroup-root", mount, "--once", "--record", recording),
+        *("--config", config_file(tmp_path), "--actions", tmp_path / "gone/a.jsonl"),
+    )
+    assert answer.code == 0
+    assert answer.err.count("cannot write") == 2
+    assert len(recording.read_text().splitlines()) == 2
+
+
+def test_the_action_log_goes_on(mount: Path, tmp_path: Path) -> None:
+    """What an earlier run did is still there after a restart."""
+    actions = tmp_path / "a.jsonl"
+    arguments = ("--cgroup-root", mount, "--config", config_file(tmp_path), "--actions", actions)
+    for times in (1, 2):
+        assert memqos("watch-oom", "--once", *arguments).code == 0
+        ids = [json.loads(line)["id"] for line in actions.read_text().splitlines()]
+        assert ids == ["0", "1"] * times
+
+
+@pytest.mark.parametrize("text", ["precious\n", '{"t": 0}\n'])
+def test_another_file_as_the_action_log(mount: Path, tmp_path: Path, text: str) -> None:
+    """It is refused before the watch begins, and not replaced."""
+    path = tmp_path / "precious"
+    path.write_text(text)
+    arguments = ("--cgroup-root", mount, "--config", config_file(tmp_path), "--actions", path)
+    answer = memqos("watch-oom", "--once", *arguments)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err == f"memqos: {path}: line 1: not an action, as memqos logs them\n"
+    assert path.read_text() == text
+
+
+UNSEEN = "memqos: the root's memory.pressure cannot be read: nobody is seen to wait for memory\n"
+
+
+def test_a_complaint_is_told_once(mount: Path, tmp_path: Path) -> None:
+    """Not in each of two cycles: that would drown the kills."""
+    (mount / "memory.pressure").unlink()
+    config = config_file(tmp_path, interval="2s")
+    answer = memqos("watch-oom", "--once", "--cgroup-root", mount, "--config", config)
+    assert (answer.code, answer.err) == (0, UNSEEN)
+
+
+def test_another_complaint_is_told(mount: Path, tmp_path: Path) -> None:
+    """And so is the same one after that."""
+    pressure = mount / "memory.pressure"
+    pressure.unlink()
+    with watching("--cgroup-root", mount, "--config", config_file(tmp_path)) as process:
+        read_until(process, UNSEEN, err=True)
+        pressure.write_text("some avg10=0.00\n")
+        read_until(process, "avg60", err=True)
+        pressure.unlink()
+        read_until(process, UNSEEN, err=True)
+
+
+def test_unknown_available_memory(mount: Path, tmp_path: Path) -> None:
+    """Nothing is held back then, which is told."""
+    (tmp_path / "proc").mkdir()
+    arguments = ("--root", tmp_path, "--cgroup-root", mount, "--config", config_file(tmp_path))
+    answer = memqos("watch-oom", "--once", *arguments, "--unless-available", "1")
+    assert answer.code == 0
+    assert answer.out.count("would kill") == 2
+    assert answer.err.count("MemAvailable cannot be read") == 2
+
+
+def test_a_shorter_interval_takes_effect_at_once(mount: Path, tmp_path: Path) -> None:
+    """The old one, which may be an hour, is not waited for."""
+    config = config_file(tmp_path, interval="1h")
+    with watching("--cgroup-root", mount, "--config", config) as process:
+        read_until(process, "would kill")
+        config_file(tmp_path, interval="20ms")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "would kill")
+
+
+def test_a_configuration_without_its_document(mount: Path, tmp_path: Path) -> None:
+    """That the defaults apply after SIGHUP is told: the file may be half of what was meant."""
+    config = config_file(tmp_path)
+    with watching("--cgroup-root", mount, "--config", config) as process:
+        read_until(process, "would kill")
+        config.write_text("")
+        process.send_signal(signal.SIGHUP)
+        line = read_until(process, "no OOMConfig in it", err=True)
+        assert line == f"memqos: {config}: no OOMConfig in it: Talos' defaults apply\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_exit_status(mount: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Ctrl-C is told from the end that a service manager asks for; more signals change nothing."""
+    config = config_file(tmp_path, trigger="false", interval="1h")
+    arguments = ("--cgroup-root", mount, "--config", config, "--listen", ":0")
+    with watching(*arguments) as process:
+        read_until(process, "serving metrics", err=True)
+        process.send_signal(number)
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM if number is signal.SIGINT else signal.SIGHUP)
+            time.sleep(0.01)
+        assert process.returncode == code

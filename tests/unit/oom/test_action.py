@@ -2,7 +2,16 @@
 
 import json
 
-from memqos.oom.action import ActionRecord, append_record, record_line, trigger_context
+import pytest
+
+from memqos.errors import InputError
+from memqos.oom.action import (
+    ActionRecord,
+    append_record,
+    parse_log,
+    record_line,
+    trigger_context,
+)
 from memqos.oom.classes import OOMClass
 from memqos.oom.metrics import NEVER_NS
 
@@ -17,11 +26,30 @@ def test_context_is_finite_json() -> None:
 
 def test_only_the_last_fifty_are_kept() -> None:
     """Older ones go."""
-    records: tuple[ActionRecord, ...] = ()
+    lines: tuple[str, ...] = ()
     for number in range(53):
         record = ActionRecord(id=number, time=0.0, outcome="none", trigger_context="{}")
-        records = append_record(records, record)
-    assert [record.id for record in records] == list(range(3, 53))
+        lines = append_record(lines, record)
+    assert [json.loads(line)["id"] for line in lines] == [str(id_) for id_ in range(3, 53)]
+
+
+def test_a_log_is_read_again() -> None:
+    """Line by line, as it was; an empty file is a log without actions."""
+    record = ActionRecord(
+        id=0, time=0.0, outcome="none", trigger_context="{}", processes=("a\n\u2028\x85b",)
+    )
+    lines = append_record(append_record((), record), record)
+    assert parse_log("".join(f"{line}\n" for line in lines)) == lines
+    assert parse_log("") == ()
+
+
+@pytest.mark.parametrize("line", ["", "x", "1", "[]", "{}", '{"id": "0"}', "[" * 100_000])
+def test_what_is_no_log(line: str) -> None:
+    """It is refused: the first action would replace it."""
+    record = ActionRecord(id=0, time=0.0, outcome="none", trigger_context="{}")
+    with pytest.raises(InputError) as caught:
+        parse_log(f"{record_line(record)}\n{line}\n")
+    assert caught.value.line == 2
 
 
 def test_line() -> None:
@@ -48,3 +76,32 @@ def test_line() -> None:
         "triggerContext": "{}",
     }
     assert "\n" not in record_line(record)
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_scores_that_json_lacks(score: float, expected: str) -> None:
+    """They are strings, as in the other documents."""
+    record = ActionRecord(id=0, time=0.0, outcome="killed", trigger_context="{}", score=score)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    assert json.loads(record_line(record), parse_constant=refuse)["score"] == expected
+
+
+def test_names_that_are_not_utf8() -> None:
+    """A line can be encoded and read back, whatever a process calls itself."""
+    name = b"caf\xe9 \xc3\xa9".decode("utf-8", "surrogateescape")
+    record = ActionRecord(
+        id=0, time=0.0, outcome="killed", trigger_context="{}", path=name, processes=(name,)
+    )
+    line = record_line(record).encode()
+    assert b"caf\\udce9 \xc3\xa9" in line
+    assert json.loads(line)["processes"] == [name]

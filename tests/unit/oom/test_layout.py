@@ -102,7 +102,7 @@ def test_guards() -> None:
     assert names(Guards()) == ["a-b", "empty", "gone", "u_id"]
     assert names(Guards(skip_unpopulated=True)) == ["a-b", "gone", "u_id"]
     assert names(Guards(skip_unknown_limit=True)) == ["a-b", "empty", "u_id"]
-    never = Guards(preferences={"u-id": Preference.NEVER})
+    never = Guards(protected=("u-id",))
     assert names(never) == names(Guards())  # so that it can be told why it is not chosen
     assert [
         (candidate.path.rpartition("/pod")[2], candidate.preference)

@@ -26,6 +26,15 @@ class TestParse:
         assert parse_preferences(text) == {A: AVOID, B: NEVER, STATIC: PREFER}
         assert parse_preferences("") == {}
 
+    @pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c"])
+    def test_line_ends(self, end: str) -> None:
+        """Only LF and CRLF end a line, and so a comment; lines are counted by them."""
+        text = f"# one{end}{B} never\r\n{A} avoid # b{end}c\r\n"
+        assert parse_preferences(text) == {A: AVOID}
+        with pytest.raises(InputError) as caught:
+            parse_preferences(f"{text}slip\r\n")
+        assert caught.value.line == 3
+
     @pytest.mark.parametrize(
         "line",
         [
@@ -62,6 +71,19 @@ class TestPreferenceOf:
         """As both cgroup drivers write it."""
         assert preference_of(path, {A: AVOID}) is AVOID
         assert preference_of(path, {B: AVOID}) is PLAIN
+
+    @pytest.mark.parametrize("before", ["", "pod", "kubepods-burstable-pod", "abcdef0123456789"])
+    @pytest.mark.parametrize("uid", [A, STATIC])
+    def test_what_comes_before(self, before: str, uid: str) -> None:
+        """It may look like a UID's beginning, as the d of pod does."""
+        assert preference_of(f"x/{before}{uid}", {B: NEVER, uid: AVOID}) is AVOID
+        assert preference_of(f"x/{before}{uid[:-1]}", {uid: AVOID}) is PLAIN
+
+    def test_protected(self) -> None:
+        """A part is enough, in either spelling of the name."""
+        for name in (A, A.replace("-", "_")):
+            assert preference_of(f"x/pod{name}", {A: PREFER}, (), [A[:13]]) is NEVER
+        assert preference_of(f"x{A}/pod", {}, (), [A[:13]]) is PLAIN
 
     @pytest.mark.parametrize(
         ("attributes", "expected"),

@@ -97,3 +97,24 @@ def test_rates_of_figures_begin_anew() -> None:
     values = run_cycle(chosen, TALOS, state, tree, 10**12).values
     assert values["d_qos_memory_current"][4] == 0.0
     assert values["d_qos_memory_full_total"][4] == 2000.0  # 1000 us in half a second
+
+
+def test_what_began_meanwhile_had_no_pressure() -> None:
+    """A cgroup made, or made anew, during the rest stood at 0 until the root's pressure moved."""
+    chosen = config()
+    state = rested(last_of(chosen, STILL).state)
+    text = STILL.replace("total=5", "total=1000")
+    fewer = STILL.replace("total=5", "total=3")
+    tree = {"kubepods/pod1": {"memory.pressure": text}, "system": {"memory.pressure": fewer}}
+    rates = run_cycle(chosen, TALOS, state, tree, 10**12).values["d_qos_memory_full_total"]
+    assert (rates[2], rates[4]) == (2000.0, 6.0)  # within half a second
+
+
+def test_without_a_rest_there_is_no_rate() -> None:
+    """Then nobody knows since when, as in Talos; and a total that went down shows as it is."""
+    chosen = config()
+    state = last_of(chosen, STILL).state
+    fewer = STILL.replace("total=5", "total=3")
+    tree = {"kubepods/pod1": {"memory.pressure": STILL}, "system": {"memory.pressure": fewer}}
+    rates = run_cycle(chosen, TALOS, state, tree, 10**12).values["d_qos_memory_full_total"]
+    assert (rates[2], rates[4]) == (0.0, -4.0)
