@@ -20,6 +20,7 @@ from tests.support.watchers import prepare_watcher_guest, run_watchers
 
 
 NAMES = ("memqos watch-oom", "nohang", "earlyoom", "systemd-oomd")
+REST_SECONDS, LONGEST_SECONDS = 20, 120
 SECONDS_EACH = 240
 
 
@@ -44,7 +45,8 @@ def main() -> None:
         guest = prepare_watcher_guest()
     except GuestUnavailableError as error:
         sys.exit(f"no guest: {error}")
-    answer = run_watchers(guest, "compare.py", *NAMES, timeout=SECONDS_EACH * len(NAMES))
+    arguments = (str(REST_SECONDS), str(LONGEST_SECONDS), *NAMES)
+    answer = run_watchers(guest, "compare.py", *arguments, timeout=SECONDS_EACH * len(NAMES))
     print("| | kills | short of memory for | CPU at rest | CPU in the storm | memory |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in NAMES:

@@ -1,6 +1,8 @@
 """Runs in the guest: the same hog again and again, each time with another watcher.
 
-Usage: compare.py NAME… The answer is JSON in the file `answer`, an object for each watcher.
+Usage: compare.py REST LONGEST NAME… where REST is how many seconds each watcher is measured before
+the hog starts, and LONGEST how many it has to act. The answer is JSON in the file `answer`, an
+object for each watcher.
 """
 
 import json
@@ -33,7 +35,6 @@ from tests.guest.scripts.node import (
 NODE = NODES["systemd"]
 # Which is when earlyoom and nohang act by default, too.
 SHORT_PERCENT = 10
-REST_SECONDS, LONGEST_SECONDS = 20, 120
 OOMD_SOCKET = Path("/run/systemd/io.system.ManagedOOM")
 
 
@@ -89,7 +90,7 @@ def cpu_ms(process: subprocess.Popen[bytes]) -> float:
     return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e6
 
 
-def measure(name: str) -> dict[str, Any]:
+def measure(name: str, rest: int, longest: int) -> dict[str, Any]:
     """Starve the node beside a watcher, until it has memory again."""
     for index, path in enumerate((*NODE.others, NODE.init)):
         run(path, "sleep", f"100{index}")
@@ -100,15 +101,15 @@ def measure(name: str) -> dict[str, Any]:
     if watcher.poll() is not None:
         raise SystemExit(f"{name} ended: {Path('watcher.log').read_text(errors='replace')}")
     before = cpu_ms(watcher)
-    time.sleep(REST_SECONDS)
-    answer: dict[str, Any] = {"rest_ms_per_s": (cpu_ms(watcher) - before) / REST_SECONDS}
+    time.sleep(rest)
+    answer: dict[str, Any] = {"rest_ms_per_s": (cpu_ms(watcher) - before) / rest}
     limit = number("/proc/meminfo", "MemTotal:") // 1024 * SHORT_PERCENT // 100
     before = cpu_ms(watcher)
     starve(NODE.hog)
     short = relief = None
     highest = 0
     begin = time.monotonic()
-    while relief is None and (now := time.monotonic()) < begin + LONGEST_SECONDS:
+    while relief is None and (now := time.monotonic()) < begin + longest:
         available = available_mib()
         if short is None and available < limit:
             short = now
@@ -139,12 +140,12 @@ def measure(name: str) -> dict[str, Any]:
     return answer
 
 
-def main(*names: str) -> None:
+def main(rest: str, longest: str, *names: str) -> None:
     """Measure some watchers."""
     furnish()
     answer: dict[str, Any] = {"kib": number("/proc/meminfo", "MemTotal:")}
     for name in names:
-        answer[name] = measure(name)
+        answer[name] = measure(name, int(rest), int(longest))
         Path("answer").write_text(json.dumps(answer))
     answer["oom_kills"] = number("/proc/vmstat", "oom_kill")
     answer["mount"] = str(MOUNT)
