@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import click
 from attrs import asdict
 
-from memqos.adapters.oom_files import read_recording
+from memqos.adapters.oom_files import read_preferences, read_recording
 from memqos.errors import InputError
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
+from memqos.oom.guards import Guards
 from memqos.oom.handler import Outcome
-from memqos.oom.layout import Layout, summed_children
+from memqos.oom.layout import Layout, Tree, summed_children
 from memqos.oom.replay import ReplaySummary, Step, replay, summarize
 from memqos_cli.exit_codes import YES
 from memqos_cli.oom_options import (
@@ -23,6 +24,7 @@ from memqos_cli.oom_options import (
     duration_option,
     layout_option,
     load_config,
+    preferences_option,
     ranking_option,
     require_valid,
     strict_option,
@@ -60,6 +62,7 @@ __all__ = ["command"]
     help="Add up a class' pods in place of reading the class' own cgroup, as Talos does.",
 )
 @click.option("--follow-kills", is_flag=True, help="Drop a victim from later samples.")
+@preferences_option
 @click.option("--metrics", is_flag=True, help="Give the trigger's variables with every step.")
 @click.option("--plot", type=PlotFile(), metavar="FILE.svg|FILE.html", help="Draw the timeline.")
 @output_option()
@@ -77,6 +80,7 @@ def command(
     layout: str,
     sum_children: bool,
     follow_kills: bool,
+    preferences: str | None,
     metrics: bool,
     plot: str | None,
     output: str,
@@ -93,7 +97,7 @@ def command(
       memqos replay-oom storm.jsonl.gz --config now.yaml --compare next.yaml
       memqos replay-oom swap.jsonl --swap-variables --trigger 'swap_total > 0u && swap_free < MiB'
     """
-    require_one_stdin(recording, config, compare)
+    require_one_stdin(recording, config, compare, preferences)
     if compare is not None and recording == "-":
         raise click.UsageError("--compare needs a recording in a file")
     configs = [
@@ -108,6 +112,7 @@ def command(
     ]
     if compare is not None:
         configs.append(load_config(compare, interval_ns=interval, swap=swap))
+    guards = Guards(preferences=read_preferences(preferences))
     replays = [
         _replay(
             recording,
@@ -116,6 +121,7 @@ def command(
             sum_children=sum_children,
             since_trigger_ns=time_since_trigger,
             follow_kills=follow_kills,
+            guards=guards,
         )
         for checked in configs
     ]
@@ -127,7 +133,7 @@ def command(
         write(_text(replays))
     else:
         fields = {
-            "layout": replays[0].layout.name,
+            "layout": replays[0].steps[-1].layout,
             "sumChildren": sum_children,
             **_fields(replays[0], metrics=metrics),
         }
@@ -138,7 +144,6 @@ def command(
 
 
 class _Replay(NamedTuple):
-    layout: Layout
     steps: list[Step]
     summary: ReplaySummary
 
@@ -151,25 +156,32 @@ def _replay(
     sum_children: bool,
     since_trigger_ns: int | None,
     follow_kills: bool,
+    guards: Guards,
 ) -> _Replay:
+    def choose(tree: Tree) -> Layout:
+        found = choose_layout(layout, tree)
+        return summed_children(found) if sum_children else found
+
     samples = read_recording(recording)
     head = next(samples, None)
     if head is None:
         raise InputError("the recording has no samples", source=recording)
     try:
-        chosen = choose_layout(layout, head.tree)
+        chosen = choose(head.tree)
     except InputError as error:
         raise error.locate(source=recording) from None
     steps = list(
         replay(
             chain((head,), samples),
             config,
-            summed_children(chosen) if sum_children else chosen,
+            chosen,
+            follow_layout=choose if layout == "auto" else None,
+            guards=guards,
             since_trigger_ns=since_trigger_ns,
             follow_kills=follow_kills,
         )
     )
-    return _Replay(chosen, steps, summarize(steps))
+    return _Replay(steps, summarize(steps))
 
 
 def _fields(replayed: _Replay, *, metrics: bool) -> dict[str, Any]:

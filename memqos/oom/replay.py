@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ from attrs import frozen
 from memqos import fields
 from memqos.errors import InputError
 from memqos.oom.config import OOMConfig
+from memqos.oom.guards import Guards, guarded_candidates
 from memqos.oom.handler import Cycle, HandlerState, Outcome, run_cycle
 from memqos.oom.layout import Layout, Tree
 from memqos.oom.meminfo import meminfo_bytes
@@ -24,6 +27,7 @@ __all__ = ["ReplaySummary", "Sample", "Step", "parse_sample", "replay", "summari
 _STARVED_SHARE = 0.02
 _PLENTY_SHARE = 0.1
 _CACHE_REFILL_NS = 30_000_000_000
+_NO_GUARDS = Guards()
 # Either way of 0: beyond any clock, and exact in nanoseconds as an integer.
 _MAX_SECONDS = 1e12
 
@@ -37,12 +41,13 @@ class Sample(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One cycle of a replay."""
+    """One cycle of a replay, with the name of its layout."""
 
     seconds: float
     cycle: Cycle
     available_bytes: int | None
     total_bytes: int | None
+    layout: str
 
 
 def parse_sample(document: object) -> Sample:
@@ -69,6 +74,8 @@ def replay(
     config: OOMConfig,
     layout: Layout,
     *,
+    follow_layout: Callable[[Tree], Layout] | None = None,
+    guards: Guards = _NO_GUARDS,
     since_trigger_ns: int | None = None,
     follow_kills: bool = False,
 ) -> Iterator[Step]:
@@ -78,6 +85,9 @@ def replay(
         samples: in order of time.
         config: expressions, order, interval.
         layout: which cgroups make up which class.
+        follow_layout: tells it of each sample, as kubelet may make its cgroups only later; where
+            it raises InputError, the last one stays.
+        guards: what is held back or preferred.
         since_trigger_ns: time since the last trigger at the first sample; None: never triggered.
         follow_kills: drop a victim from later samples.
     """
@@ -90,8 +100,12 @@ def replay(
             state = HandlerState(last_trigger_ns=now - since_trigger_ns)
         first = False
         tree = _without(sample.tree, killed) if killed else sample.tree
+        if follow_layout is not None:
+            with suppress(InputError):
+                layout = follow_layout(sample.tree)
         meminfo = sample.proc.get("proc/meminfo", "")
-        cycle = run_cycle(config, layout, state, tree, now, meminfo=meminfo)
+        candidates = partial(guarded_candidates, tree, layout, guards)
+        cycle = run_cycle(config, layout, state, tree, now, meminfo=meminfo, candidates=candidates)
         state = cycle.state
         victim = cycle.selection.victim if cycle.selection else None
         if follow_kills and victim is not None:
@@ -99,7 +113,7 @@ def replay(
         available, total = (
             meminfo_bytes(meminfo, f"Mem{name}") for name in ("Available", "Total")
         )
-        yield Step(sample.seconds, cycle, available, total)
+        yield Step(sample.seconds, cycle, available, total, layout.name)
 
 
 def _without(tree: Tree, killed: set[str]) -> dict[str, Mapping[str, str]]:

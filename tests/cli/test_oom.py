@@ -358,6 +358,21 @@ class TestReplayOOM:
         text = memqos("replay-oom", STORM)
         assert "60 samples: 1 fire, 59 no-fire" in text.out
 
+    def test_preferences(self, tmp_path: Path) -> None:
+        """As watch-oom has them: the other pod goes."""
+        uids = [f"1234abcd-0000-0000-0000-00000000000{number}" for number in (1, 2)]
+        files = {"memory.current": "1000\n", "memory.max": "max\n"}
+        tree = {f"kubepods/besteffort/pod{uid}": files for uid in uids}
+        recording, preferences = tmp_path / "r.jsonl", tmp_path / "pods"
+        recording.write_text(json.dumps({"t": 0, "tree": tree}) + "\n")
+        for never, other in (uids, uids[::-1]):
+            preferences.write_text(f"{never} never\n")
+            arguments = ("--trigger", "true", "--preferences", preferences, "-o", "json")
+            answer = memqos("replay-oom", recording, *arguments)
+            assert answer.json["summary"]["victims"] == [
+                f"/sys/fs/cgroup/kubepods/besteffort/pod{other}"
+            ]
+
     def test_compare(self, tmp_path: Path) -> None:
         """Two configurations side by side."""
         config = config_file(tmp_path, triggerExpression="false")

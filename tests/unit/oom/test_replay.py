@@ -10,8 +10,9 @@ import pytest
 
 from memqos.errors import InputError
 from memqos.oom.config import OOMConfig, check_documents
+from memqos.oom.guards import Guards
 from memqos.oom.handler import Outcome
-from memqos.oom.layout import LAYOUTS, summed_children
+from memqos.oom.layout import LAYOUTS, detect_layout, summed_children
 from memqos.oom.replay import Sample, Step, parse_sample, replay, summarize
 
 
@@ -174,3 +175,32 @@ def test_swap() -> None:
     steps = list(replay(found, config, LAYOUTS["talos"]))
     assert fires(steps) == [1]
     assert summarize(steps).victims == ("/sys/fs/cgroup/kubepods/besteffort/pod2",)
+
+
+def test_the_layout_is_followed() -> None:
+    """Its cgroups may come after the first sample; when in doubt, nothing changes."""
+    files = {"memory.current": "1\n", "memory.max": "max\n"}
+    slices = {"system.slice": files, "init.scope": files}
+    pod = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice"
+    trees = (slices, {**slices, "kubepods.slice": files, pod: files}, {pod: files, "kubepods": {}})
+    found = [Sample(float(t), tree, {}) for t, tree in enumerate(trees)]
+    config = check_documents([], trigger="true")
+    assert isinstance(config, OOMConfig)
+    steps = list(replay(found, config, LAYOUTS["cgroupfs"], follow_layout=detect_layout))
+    assert [step.layout for step in steps] == ["cgroupfs", "systemd", "systemd"]
+    assert summarize(steps).victims == (f"/sys/fs/cgroup/{pod}",) * 2
+    still = list(replay(found, config, LAYOUTS["cgroupfs"]))
+    assert [step.layout for step in still] == ["cgroupfs"] * 3
+
+
+def test_guards() -> None:
+    """Who is never to be chosen is not chosen here, either."""
+    files = {"memory.current": "1\n", "memory.max": "max\n"}
+    pods = [f"kubepods/besteffort/pod{uid}" for uid in ("1234abcd", "5678abcd")]
+    found = [Sample(0.0, dict.fromkeys(pods, files), {})]
+    config = check_documents([], trigger="true")
+    assert isinstance(config, OOMConfig)
+    for pod, other in (pods, pods[::-1]):
+        guards = Guards(protected=(pod[-8:],))
+        steps = list(replay(found, config, LAYOUTS["talos"], guards=guards))
+        assert summarize(steps).victims == (f"/sys/fs/cgroup/{other}",)
