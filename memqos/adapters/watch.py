@@ -37,8 +37,6 @@ __all__ = ["Observation", "Watcher"]
 _TRIGGER_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max")
 # Values of cgroups that are gone are kept, as Talos does, until there are this many.
 _MOST_PREVIOUS = 2_000
-# Cycles at rest before everything is read again, whatever may have gone unnoticed.
-_MOST_RESTED = 20
 
 
 @frozen(kw_only=True)
@@ -94,7 +92,7 @@ class Watcher:
     _rest: Observation | None = field(default=None, init=False)
     _rest_config: OOMConfig | None = field(default=None, init=False)
     _rest_pressure: bytes = field(default=b"", init=False)
-    _rested: int = field(default=0, init=False)
+    _rested: bool = field(default=False, init=False)
     _root: KeptFile = field(init=False)
 
     @_root.default
@@ -106,16 +104,14 @@ class Watcher:
         now = time.monotonic_ns()
         if (
             self._rest is not None
-            and self._rested < _MOST_RESTED
             and self.config is self._rest_config
             and self._root.read() == self._rest_pressure
             and stays_quiet(self.config, self._rest.cycle, now)
         ):
-            self._rested += 1
+            self._rested = True
             return self._rest
         if self._rested:
-            self._state, self._rested = rested(self._state), 0
-            self._root.close()
+            self._state, self._rested = rested(self._state), False
         if self.follow_layout:
             self._follow_layout()
         parts = self.layout.metrics

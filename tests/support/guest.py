@@ -79,6 +79,7 @@ class Guest:
         memory_mib: int = 2048,
         append: str = "",
         cgroup_options: str = "memory_recursiveprot",
+        systemd: bool = False,
         files: Mapping[str, bytes] | None = None,
         scratch_mib: int = 0,
         scratch_mib_per_second: int = 0,
@@ -98,6 +99,7 @@ class Guest:
             memory_mib: memory in all.
             append: more kernel parameters.
             cgroup_options: mount options of cgroup v2.
+            systemd: whether systemd is the first process, and runs the script as a service.
             files: what the script finds in /job/in, by path.
             scratch_mib: the size of an empty disk at /scratch, 0 for none.
             scratch_mib_per_second: how fast it is read, 0 for as fast as it goes.
@@ -134,6 +136,7 @@ class Guest:
                         disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
                     disks.append(disk)
                 parameters = f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
+                parameters += " guest.systemd" if systemd else ""
                 start = time.monotonic()
                 _boot(
                     [

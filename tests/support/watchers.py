@@ -1,6 +1,7 @@
 """Running the scripts about OOM watchers in the guest."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,14 @@ def prepare_watcher_guest() -> Guest:
     return guest
 
 
-def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> dict[str, Any]:
+def run_watchers(
+    guest: Guest,
+    script: str,
+    *arguments: str,
+    timeout: int,
+    files: Mapping[str, bytes] | None = None,
+    systemd: bool = False,
+) -> dict[str, Any]:
     """Run a script of tests/guest/scripts on a small node with a slow disk; return its answer.
 
     The slow disk makes it hurt to read again what was in memory.
@@ -34,6 +42,8 @@ def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> di
         script: its file name.
         arguments: its own.
         timeout: seconds until it is killed.
+        files: what it finds beside itself, by name.
+        systemd: whether systemd is the first process.
 
     Raises:
         GuestError: there is no answer.
@@ -46,7 +56,8 @@ def run_watchers(guest: Guest, script: str, *arguments: str, timeout: int) -> di
         memory_mib=1024,
         scratch_mib=256,
         scratch_mib_per_second=16,
-        files={_NODE: (_SCRIPTS / "node.py").read_bytes()},
+        files={_NODE: (_SCRIPTS / "node.py").read_bytes(), **(files or {})},
+        systemd=systemd,
         timeout=timeout,
     )
     if result.status:
