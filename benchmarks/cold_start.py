@@ -6,14 +6,13 @@ for JSON and 2 for text.
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from _run import run
 
 from memqos.adapters.host import Host
 from memqos.adapters.node import CHECKPOINT, read_machine
@@ -48,18 +47,6 @@ def make_root(directory: Path, pods: int) -> None:
     file.parent.mkdir(parents=True)
     content = CheckpointContent(policy_name="Static", machine_state=state, entries=entries)
     file.write_text(encode_v3(content), encoding="utf-8")
-
-
-def run(command: list[str]) -> tuple[float, int]:
-    """Run a command; return seconds and its peak memory in KiB."""
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        sys.exit(f"{command} ended with {child.returncode}")
-    return seconds, usage.ru_maxrss
 
 
 def main() -> None:

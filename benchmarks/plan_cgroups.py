@@ -8,14 +8,13 @@ last line compares a stream whose documents are as many but much larger.
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from _run import run
 
 
 DEPLOYMENT = """\
@@ -109,18 +108,6 @@ def deployments(count: int, env: int) -> Iterator[str]:
             limit=request * chance.choice([1, 2, 4]),
             env="".join(ENV.format(index=index, number=number) for index in range(env)),
         )
-
-
-def run(command: list[str]) -> tuple[float, int]:
-    """Run a command; return seconds and its peak memory in KiB."""
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        sys.exit(f"{command} ended with {child.returncode}")
-    return seconds, usage.ru_maxrss
 
 
 def measure(folder: Path, pods: int, rounds: int) -> None:

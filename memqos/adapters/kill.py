@@ -197,11 +197,17 @@ def _pids(path: str) -> list[int]:
     for folder, _, files in os.walk(path):
         if "cgroup.procs" in files:
             try:
-                with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+                with open(
+                    os.path.join(folder, "cgroup.procs"), opener=_open, encoding="ascii"
+                ) as file:
                     found += [int(line) if _PID.fullmatch(line) else 0 for line in file]
             except (OSError, ValueError):
                 continue  # threaded, or gone meanwhile
     return found
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | _FLAGS)
 
 
 def _command(pid: int) -> str:

@@ -319,40 +319,29 @@ def _values(
         if floored == default:
             yield from _stale(cgroup, file, wanted, got, protected, environment)
         elif got == default:
-            yield Finding(
-                code=FindingCode.VALUE_MISSING,
-                severity=Severity.ERROR,
-                path=cgroup.path,
-                file=file,
-                expected=wanted,
-                actual=got,
-                message=f"{file} should be {wanted} and is the kernel's default, {got}",
-                remedy=_when_missing(cgroup, none_written=none_written and len(written) > 1),
-            )
+            remedy = _when_missing(cgroup, none_written=none_written and len(written) > 1)
+            yield _wrong(cgroup, file, wanted, got, remedy)
         else:
-            yield Finding(
-                code=FindingCode.VALUE_DIFFERS,
-                severity=Severity.ERROR,
-                path=cgroup.path,
-                file=file,
-                expected=wanted,
-                actual=got,
-                message=f"{file} should be {wanted} and is {got}",
-                remedy=_when_different(cgroup),
-            )
+            yield _wrong(cgroup, file, wanted, got, _when_different(cgroup))
     wanted, got = (files.get(_OOM_GROUP) for files in (desired, actual))
     if wanted is not None and got is not None and got.strip() != wanted:
-        missing = got.strip() == KERNEL_DEFAULTS[_OOM_GROUP]
-        yield Finding(
-            code=FindingCode.VALUE_MISSING if missing else FindingCode.VALUE_DIFFERS,
-            severity=Severity.ERROR,
-            path=cgroup.path,
-            file=_OOM_GROUP,
-            expected=wanted,
-            actual=got.strip(),
-            message=f"{_OOM_GROUP} should be {wanted} and is {got.strip()}",
-            remedy="see singleProcessOOMKill in kubelet's configuration; restart the container",
-        )
+        remedy = "see singleProcessOOMKill in kubelet's configuration; restart the container"
+        yield _wrong(cgroup, _OOM_GROUP, wanted, got.strip(), remedy)
+
+
+def _wrong(cgroup: AuditedCgroup, file: str, wanted: str | None, got: str, remedy: str) -> Finding:
+    is_default = got == KERNEL_DEFAULTS[file]
+    shown = f"the kernel's default, {got}" if is_default else got
+    return Finding(
+        code=FindingCode.VALUE_MISSING if is_default else FindingCode.VALUE_DIFFERS,
+        severity=Severity.ERROR,
+        path=cgroup.path,
+        file=file,
+        expected=wanted,
+        actual=got,
+        message=f"{file} should be {wanted} and is {shown}",
+        remedy=remedy,
+    )
 
 
 def _when_missing(cgroup: AuditedCgroup, *, none_written: bool) -> str:

@@ -187,6 +187,21 @@ class TestKill:
         assert (tmp_path / "precious").read_text() == "precious"
         assert sleeper.poll() is None
 
+    def test_processes_elsewhere(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """A link in place of the list of processes names nobody; a FIFO is not waited for."""
+        (tmp_path / "procs").write_text(f"{sleeper.pid}\n")
+        folder = cgroup(tmp_path / "podx")
+        procs = folder / "cgroup.procs"
+        procs.unlink()
+        procs.symlink_to(tmp_path / "procs")
+        report = kill_cgroup(target(folder))
+        assert (report.processes, report.left) == ((), ())
+        procs.unlink()
+        os.mkfifo(procs)
+        report = kill_cgroup(target(folder))
+        assert (report.processes, report.left) == ((), ())
+        assert sleeper.poll() is None
+
     @pytest.mark.parametrize("line", ["-1", "-5", "99999999999999999999", "2147483648", "x", "0"])
     def test_odd_pids(self, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing that stands for many processes, or for none, is sent a signal."""
