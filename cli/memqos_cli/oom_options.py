@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -21,9 +22,9 @@ __all__ = [
     "choose_layout",
     "config_option",
     "duration_option",
+    "guard_options",
     "layout_option",
     "load_config",
-    "preferences_option",
     "problem_line",
     "ranking_option",
     "require_valid",
@@ -56,18 +57,56 @@ swap_option = click.option(
     "in the trigger, memory_swap_current in the ranking. Without swap, 0 bytes of 0 are free, "
     "which is no pressure: test swap_total > 0u, too.",
 )
-preferences_option = click.option(
-    "--preferences",
-    type=click.Path(readable=False, allow_dash=True),
-    metavar="FILE",
-    help="Lines of `UID prefer|avoid|never`: pods that go first, last or not at all.",
-)
 xattrs_option = click.option(
     "--xattrs",
     is_flag=True,
     help="Honour what cgroups of a live tree tell systemd-oomd (user.oomd_omit, user.oomd_avoid) "
     "and oomd (trusted.oomd_prefer, trusted.oomd_avoid).",
 )
+# A pod's UID, or enough of its beginning to mean one pod: what names any pod would protect all.
+_UID = re.compile(r"[0-9a-f][0-9a-f-]{7,35}")
+
+
+def _uids(_ctx: Any, _param: Any, values: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(value.replace("_", "-") for value in values)  # systemd's spelling
+    for value, uid in zip(values, found, strict=True):
+        if not _UID.fullmatch(uid):
+            raise click.BadParameter(
+                f"{value!r} is no pod's UID, nor at least its first 8 characters"
+            )
+    return found
+
+
+def guard_options(command: Command) -> Command:
+    """Add the options that hold candidates back: those of `Guards`, which Talos lacks."""
+    for option in (
+        click.option(
+            "--preferences",
+            type=click.Path(readable=False, allow_dash=True),
+            metavar="FILE",
+            help="Lines of `UID prefer|avoid|never`: pods that go first, last or not at all.",
+        ),
+        click.option(
+            "--protect-uid",
+            "protected",
+            multiple=True,
+            metavar="UID",
+            callback=_uids,
+            help="Never this pod; repeatable.",
+        ),
+        click.option(
+            "--skip-unknown-limit",
+            is_flag=True,
+            help="Pass over cgroups whose memory.max is unreadable.",
+        ),
+        click.option(
+            "--skip-unpopulated", is_flag=True, help="Pass over cgroups without processes."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 layout_option = click.option(
     "--layout",
     type=click.Choice(["auto", *LAYOUTS]),

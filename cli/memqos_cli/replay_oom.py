@@ -22,9 +22,9 @@ from memqos_cli.oom_options import (
     choose_layout,
     config_option,
     duration_option,
+    guard_options,
     layout_option,
     load_config,
-    preferences_option,
     ranking_option,
     require_valid,
     strict_option,
@@ -62,7 +62,7 @@ __all__ = ["command"]
     help="Add up a class' pods in place of reading the class' own cgroup, as Talos does.",
 )
 @click.option("--follow-kills", is_flag=True, help="Drop a victim from later samples.")
-@preferences_option
+@guard_options
 @click.option("--metrics", is_flag=True, help="Give the trigger's variables with every step.")
 @click.option("--plot", type=PlotFile(), metavar="FILE.svg|FILE.html", help="Draw the timeline.")
 @output_option()
@@ -80,6 +80,9 @@ def command(
     layout: str,
     sum_children: bool,
     follow_kills: bool,
+    skip_unpopulated: bool,
+    skip_unknown_limit: bool,
+    protected: tuple[str, ...],
     preferences: str | None,
     metrics: bool,
     plot: str | None,
@@ -112,7 +115,12 @@ def command(
     ]
     if compare is not None:
         configs.append(load_config(compare, interval_ns=interval, swap=swap))
-    guards = Guards(preferences=read_preferences(preferences))
+    guards = Guards(
+        skip_unpopulated=skip_unpopulated,
+        skip_unknown_limit=skip_unknown_limit,
+        protected=protected,
+        preferences=read_preferences(preferences),
+    )
     replays = [
         _replay(
             recording,

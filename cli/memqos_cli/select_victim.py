@@ -19,9 +19,9 @@ from memqos_cli.exit_codes import YES
 from memqos_cli.oom_options import (
     choose_layout,
     config_option,
+    guard_options,
     layout_option,
     load_config,
-    preferences_option,
     ranking_option,
     require_valid,
     strict_option,
@@ -41,7 +41,7 @@ from memqos_cli.output.terminal import table, wrap, write
 
 __all__ = ["candidate_fields", "command", "victim_fields"]
 
-_FILES = ("memory.current", "memory.peak", "memory.max")
+_FILES = ("memory.current", "memory.peak", "memory.max", "cgroup.events")
 
 
 @click.command()
@@ -52,7 +52,7 @@ _FILES = ("memory.current", "memory.peak", "memory.max")
 @ranking_option
 @strict_option
 @swap_option
-@preferences_option
+@guard_options
 @xattrs_option
 @output_option()
 @debug_option
@@ -64,6 +64,9 @@ def command(
     ranking: str | None,
     strict: bool | None,
     swap: bool,
+    skip_unpopulated: bool,
+    skip_unknown_limit: bool,
+    protected: tuple[str, ...],
     preferences: str | None,
     xattrs: bool,
     output: str,
@@ -80,7 +83,12 @@ def command(
     checked = require_valid(load_config(config, ranking=ranking, strict=strict, swap=swap))
     if xattrs and cgroup_root is None and isinstance(host, Archive):
         raise click.UsageError("--xattrs needs a live tree: an archive has no such attributes")
-    guards = Guards(preferences=read_preferences(preferences))
+    guards = Guards(
+        skip_unpopulated=skip_unpopulated,
+        skip_unknown_limit=skip_unknown_limit,
+        protected=protected,
+        preferences=read_preferences(preferences),
+    )
     if cgroup_root is None:
         host.check()
     check_v2(host, root=cgroup_root)
@@ -92,6 +100,7 @@ def command(
     attributes = partial(read_attributes, cgroup_root or host.resolve(CGROUP_MOUNT))
     candidates = guarded_candidates(tree, chosen, guards, attributes if xattrs else None)
     selection = select_victim(score_all(candidates, checked.ranking), strict=checked.strict)
+    preferred = xattrs or preferences is not None or bool(protected)
     if output == "text":
         write(_text(selection, strict=checked.strict))
     else:
@@ -101,7 +110,7 @@ def command(
             "layout": chosen.name,
             "strict": checked.strict,
             "candidates": [
-                candidate_fields(item, swap=swap, preference=xattrs or preferences is not None)
+                candidate_fields(item, swap=swap, preference=preferred)
                 for item in selection.scored
             ],
             "tied": [item.candidate.path for item in selection.tied],

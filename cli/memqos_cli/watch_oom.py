@@ -41,9 +41,9 @@ from memqos_cli.oom_options import (
     choose_layout,
     config_option,
     duration_option,
+    guard_options,
     layout_option,
     load_config,
-    preferences_option,
     problem_line,
     require_valid,
     swap_option,
@@ -61,8 +61,6 @@ _OOM_SCORE = -900
 # A write is an fsync, and nobody looks more often.
 _TEXTFILE_SECONDS = 5
 _VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
-# A pod's UID, or enough of its beginning to mean one pod: what names any pod would protect all.
-_UID = re.compile(r"[0-9a-f][0-9a-f-]{7,35}")
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -85,20 +83,6 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
     if size <= 0:
         raise click.BadParameter(f"{value} is not above 0")
     return size
-
-
-def _uids(values: Iterable[str]) -> tuple[str, ...]:
-    """Check UIDs; not while options are parsed, as a manifest's are variables then."""
-    given = tuple(values)
-    found = tuple(value.replace("_", "-") for value in given)  # systemd's spelling
-    for value, uid in zip(given, found, strict=True):
-        if not _UID.fullmatch(uid):
-            raise click.BadParameter(
-                f"{value!r} is no pod's UID, nor at least its first 8 characters",
-                click.get_current_context(),
-                param_hint="--protect-uid",
-            )
-    return found
 
 
 def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
@@ -147,14 +131,7 @@ def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
     help="Run after a kill; see also $MEMQOS_OUTCOME.",
 )
 @duration_option("--hook-timeout", "Time limit of each of these.  [default: 2s]")
-@click.option("--skip-unpopulated", is_flag=True, help="Pass over cgroups without processes.")
-@click.option(
-    "--skip-unknown-limit", is_flag=True, help="Pass over cgroups whose memory.max is unreadable."
-)
-@click.option(
-    "--protect-uid", "protected", multiple=True, metavar="UID", help="Never this pod; repeatable."
-)
-@preferences_option
+@guard_options
 @xattrs_option
 @click.option(
     "--unless-available",
@@ -206,7 +183,6 @@ def command(
       memqos watch-oom --preferences pods.txt --xattrs
       memqos watch-oom --config swap.yaml --swap-variables --record swap.jsonl
     """
-    protected = _uids(protected)
     checked = require_valid(load_config(config, swap=swap))
     mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
     check_v2(host, root=cgroup_root)
@@ -219,8 +195,8 @@ def command(
         guards=Guards(
             skip_unpopulated=skip_unpopulated,
             skip_unknown_limit=skip_unknown_limit,
-            preferences=read_preferences(preferences),
             protected=protected,
+            preferences=read_preferences(preferences),
             available_bytes=unless_available,
         ),
         xattrs=xattrs,

@@ -17,11 +17,13 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from memqos.adapters.cgroup_tree import cgroup_of
 from memqos.adapters.files import machine_error
+from memqos.adapters.host import Host
 from memqos.errors import MachineError
 
 
-__all__ = ["KillOutcome", "KillReport", "KillTarget", "identify_target", "kill_cgroup"]
+__all__ = ["KillOutcome", "KillReport", "KillTarget", "holds_us", "identify_target", "kill_cgroup"]
 
 _PROCESS_MRELEASE = 448
 _PID = re.compile(r"[1-9][0-9]{0,8}\n?")
@@ -80,38 +82,50 @@ class KillReport:
     error: str | None = None
 
 
-def identify_target(mount: str, relative: str, protected: Collection[str]) -> KillTarget:
+def identify_target(
+    mount: str, relative: str, protected: Collection[str], inode: int | None
+) -> KillTarget:
     """Look at a cgroup that was chosen, and refuse what must never be killed.
 
     Args:
         mount: the cgroup2 mount.
         relative: the victim's path below it.
         protected: directories that are only parents of victims.
+        inode: of its directory when it was chosen, None if it was not there.
 
     Raises:
         MachineError: it is outside of the mount, the root, a class' directory, our own cgroup or
-            one above it, or it is gone.
+            one above it, or it is gone, or another one has its name by now.
     """
-    parts = relative.strip("/").split("/")
+    parts = relative.split("/")
     path = os.path.join(mount, *parts)
-    if not relative.strip("/") or any(part in ("", ".", "..") for part in parts):
+    if any(part in ("", ".", "..") for part in parts):
         raise MachineError(path, "refused: not a cgroup below the mount")
-    if relative.strip("/") in protected:
+    if relative in protected:
         raise MachineError(path, "refused: a directory of cgroups, not a victim")
-    if os.path.realpath(path) != os.path.join(os.path.realpath(mount), *parts):
+    place = os.path.realpath(path)
+    if place != os.path.join(os.path.realpath(mount), *parts):
         raise MachineError(path, "refused: it leads elsewhere")
-    own = _own_cgroup()
-    if own is not None and (
-        own == relative.strip("/")
-        or own.startswith(f"{relative.strip('/')}/")
-        or _holds(path, os.path.join(_OWN_MOUNT, own))
-    ):
+    if holds_us(mount, relative):
         raise MachineError(path, "refused: memqos itself runs in it")
     try:
-        place = os.path.realpath(path)
-        return KillTarget(path=path, inode=os.stat(path).st_ino, place=place)
+        found = os.stat(path).st_ino
     except OSError as error:
         raise machine_error(path, error) from error
+    if found != inode:
+        raise MachineError(path, "refused: it is another cgroup by now")
+    return KillTarget(path=path, inode=found, place=place)
+
+
+def holds_us(mount: str, relative: str) -> bool:
+    """Tell whether this process runs in a cgroup, or in one below it."""
+    try:
+        own = cgroup_of(Host(), os.getpid()).strip("/")
+    except MachineError:
+        return False  # no cgroup v2: the list of processes decides
+    return f"{own}/".startswith(f"{relative}/") or _holds(
+        os.path.join(mount, relative), os.path.join(_OWN_MOUNT, own)
+    )
 
 
 def kill_cgroup(target: KillTarget) -> KillReport:
@@ -120,7 +134,7 @@ def kill_cgroup(target: KillTarget) -> KillReport:
         folder = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         return KillReport(outcome=KillOutcome.REFUSED, error=f"it is gone: {error.strerror}")
-    descriptors: list[int] = []
+    handles: dict[int, int] = {}
     try:
         if (
             os.fstat(folder).st_ino != target.inode
@@ -132,38 +146,26 @@ def kill_cgroup(target: KillTarget) -> KillReport:
         pids = _pids(target.path)
         if os.getpid() in pids:
             return KillReport(outcome=KillOutcome.REFUSED, error="memqos itself runs in it")
-        commands = {pid: _command(pid) for pid in pids}
+        commands = [(pid, _command(pid)) for pid in pids]
         handles = _pidfds(pids)
-        descriptors += handles.values()
         method, problem = _send(folder, target.path, handles)
         if problem is not None and method == "":
             return KillReport(outcome=KillOutcome.FAILED, error=problem)
         for descriptor in handles.values():
             _release(descriptor)
         left = _wait(folder, target.path)
-        killed = tuple((pid, text) for pid, text in commands.items() if pid not in left)
+        killed = tuple((pid, text) for pid, text in commands if pid not in left)
         outcome = KillOutcome.PARTLY_KILLED if left else KillOutcome.KILLED
         if left and not killed:
             outcome = KillOutcome.FAILED
         if left and problem is None:
-            problem = f"{len(left)} processes are still there"
+            problem = f"still there: {len(left)} of {len(pids)} processes"
         return KillReport(
             outcome=outcome, processes=killed, left=tuple(left), method=method, error=problem
         )
     finally:
-        for descriptor in (*descriptors, folder):
+        for descriptor in (*handles.values(), folder):
             os.close(descriptor)
-
-
-def _own_cgroup() -> str | None:
-    try:
-        with open("/proc/self/cgroup", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("0::/"):
-                    return line[4:].strip()
-    except OSError:
-        pass
-    return None
 
 
 def _holds(path: str, own: str) -> bool:

@@ -9,7 +9,7 @@ import os
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, cast
 
 from memqos.adapters.cgroup_tree import OOM_FILES, read_tree
@@ -104,10 +104,21 @@ def read_oom_tree(
     return {cgroup.path.strip("/"): cgroup.files for cgroup in read_tree(host, names, root=root)}
 
 
-def read_layout(mount: str, parts: Iterable[Part], names: Collection[str]) -> Tree:
+def read_layout(
+    mount: str,
+    parts: Iterable[Part],
+    names: Collection[str],
+    inodes: dict[str, int] | None = None,
+) -> Tree:
     """Read the root's files and those of a layout's parts, and nothing else.
 
     What vanishes meanwhile, or cannot be read, is left out.
+
+    Args:
+        mount: the cgroup2 mount.
+        parts: which cgroups.
+        names: which of their files.
+        inodes: takes each cgroup's, as it was before its files were read.
     """
     listed = tuple(parts)
     below = {
@@ -115,8 +126,13 @@ def read_layout(mount: str, parts: Iterable[Part], names: Collection[str]) -> Tr
     }
     tree = {"": _texts(mount, names)}
     for path, _ in expand(listed, below):
-        if path not in tree:
-            tree[path] = _texts(os.path.join(mount, path), names)
+        if path in tree:
+            continue
+        folder = os.path.join(mount, path)
+        if inodes is not None:
+            with suppress(OSError):
+                inodes[path] = os.stat(folder).st_ino
+        tree[path] = _texts(folder, names)
     return tree
 
 

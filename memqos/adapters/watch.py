@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +12,13 @@ from attrs import define, evolve, field, frozen
 
 from memqos.adapters.cgroup_tree import OOM_FILES, SWAP_FILES
 from memqos.adapters.files import read_file
-from memqos.adapters.kill import KillOutcome, KillReport, identify_target, kill_cgroup
+from memqos.adapters.kill import (
+    KillOutcome,
+    KillReport,
+    holds_us,
+    identify_target,
+    kill_cgroup,
+)
 from memqos.adapters.oom_files import KeptFile, list_tops, read_attributes, read_layout
 from memqos.errors import InputError, MachineError
 from memqos.oom.action import ActionRecord, NoKill, trigger_context
@@ -21,6 +28,7 @@ from memqos.oom.handler import (
     Cycle,
     HandlerState,
     Outcome,
+    asked_spans,
     is_steady,
     rested,
     run_cycle,
@@ -88,6 +96,8 @@ class Watcher:
     after: Callable[[str, str], None] | None = None
     _state: HandlerState = field(factory=HandlerState, init=False)
     _actions: int = field(default=0, init=False)
+    # As they were when the candidates were read.
+    _inodes: dict[str, int] = field(factory=dict, init=False)
     # What is seen, and with which configuration, while the root's pressure is as it was.
     _rest: Observation | None = field(default=None, init=False)
     _rest_config: OOMConfig | None = field(default=None, init=False)
@@ -105,7 +115,7 @@ class Watcher:
         if (
             self._rest is not None
             and self.config is self._rest_config
-            and self._root.read() == self._rest_pressure
+            and self._is_at_rest(self._root.read())
             and stays_quiet(self.config, self._rest.cycle, now)
         ):
             self._rested = True
@@ -119,15 +129,10 @@ class Watcher:
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
         tree = read_layout(self.mount, parts, self._names(names))
-        cycle = run_cycle(
-            self.config,
-            self.layout,
-            self._state,
-            tree,
-            now,
-            meminfo=self._meminfo() if self.config.swap else "",
-            candidates=self._candidates,
-        )
+        cycle = self._run_cycle(tree, now)
+        while (own := self._own_victim(cycle)) is not None:
+            self.guards = evolve(self.guards, own=self.guards.own | {own})
+            cycle = self._run_cycle(tree, now)
         self._state = _pruned(cycle.state, tree)
         self._rest = None
         if cycle.outcome is not Outcome.FIRE:
@@ -141,7 +146,40 @@ class Watcher:
             return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
+        # As in Talos: the time that the kill took does not count.
+        self._state = evolve(self._state, last_trigger_ns=time.monotonic_ns())
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
+
+    def _is_at_rest(self, pressure: bytes | None) -> bool:
+        """Tell whether the root's pressure is as it was, but for what nobody asks for."""
+        if pressure == self._rest_pressure:  # nearly always
+            return True
+        spans = "|".join(asked_spans(self.config)).encode()
+        before, now = (
+            re.findall(rb"^\w+|(?:%b)=\S+" % spans, text or b"", re.MULTILINE)
+            for text in (self._rest_pressure, pressure)
+        )
+        if before != now:
+            return False
+        self._rest_pressure = pressure or b""
+        return True
+
+    def _run_cycle(self, tree: Tree, now: int) -> Cycle:
+        return run_cycle(
+            self.config,
+            self.layout,
+            self._state,
+            tree,
+            now,
+            meminfo=self._meminfo() if self.config.swap else "",
+            candidates=self._candidates,
+        )
+
+    def _own_victim(self, cycle: Cycle) -> str | None:
+        """Return the victim's path if we run in it: another one is to be chosen then."""
+        victim = cycle.selection.victim if cycle.selection else None
+        path = "" if victim is None else victim.candidate.path.removeprefix(f"{MOUNT}/")
+        return path if path and holds_us(self.mount, path) else None
 
     def _follow_layout(self) -> None:
         with suppress(InputError, MachineError):
@@ -153,8 +191,9 @@ class Watcher:
         return (*names, *SWAP_FILES) if self.config.swap else names
 
     def _candidates(self) -> Iterator[Candidate]:
+        self._inodes.clear()
         return guarded_candidates(
-            read_layout(self.mount, self.layout.candidates, self._names(OOM_FILES)),
+            read_layout(self.mount, self.layout.candidates, self._names(OOM_FILES), self._inodes),
             self.layout,
             self.guards,
             partial(read_attributes, self.mount) if self.xattrs else None,
@@ -194,7 +233,9 @@ class Watcher:
         path = victim.candidate.path
         relative = path.removeprefix(f"{MOUNT}/")
         try:
-            target = identify_target(self.mount, relative, self.layout.protected)
+            target = identify_target(
+                self.mount, relative, self.layout.protected, self._inodes.get(relative)
+            )
         except MachineError as error:
             return KillReport(outcome=KillOutcome.REFUSED, error=str(error))
         if self.before is not None:

@@ -25,6 +25,7 @@ class Guards:
             ranking takes for unlimited.
         preferences: of pods, by UID.
         protected: UIDs of pods that are never chosen, or parts of them.
+        own: paths below the mount of cgroups in which the watcher itself runs: never chosen.
         available_bytes: do nothing while MemAvailable is at least this; None for no such guard.
     """
 
@@ -32,6 +33,7 @@ class Guards:
     skip_unknown_limit: bool = False
     preferences: Mapping[str, Preference] = Factory(dict)
     protected: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
     available_bytes: int | None = None
 
 
@@ -63,4 +65,6 @@ def guarded_candidates(
             continue
         given = () if attributes is None else attributes(path)
         preference = preference_of(path, guards.preferences, given, guards.protected)
+        if path in guards.own:
+            preference = Preference.NEVER
         yield candidate._replace(preference=preference)

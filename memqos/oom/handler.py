@@ -17,8 +17,8 @@ from memqos.oom.metrics import (
     CollectError,
     Figures,
     collect,
+    known_at_rest,
     metric_names,
-    pressure_of,
 )
 from memqos.oom.victim import Candidate, Selection, find_candidates, score_all, select_victim
 
@@ -28,6 +28,7 @@ __all__ = [
     "Cycle",
     "HandlerState",
     "Outcome",
+    "asked_spans",
     "is_steady",
     "rested",
     "run_cycle",
@@ -147,9 +148,9 @@ def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
     """Tell whether further cycles are like this one, but for the time, while the node is at rest.
 
     A task that waits for memory counts in its cgroup and in all above it, so while the root's
-    pressure file says the same, nobody waits anywhere: rates stay 0, and so do averages that have
-    come down to it. Nothing but the root's file needs to be read then, on a node of any size. That
-    a total goes down where a cgroup ends is not seen.
+    pressure file says the same (see `asked_spans`), nobody waits anywhere: rates of totals stay 0,
+    and so do averages that have come down to it. Nothing but the root's file needs to be read
+    then, on a node of any size. That a total goes down where a cgroup ends is not seen.
 
     Args:
         config: of the cycle.
@@ -157,7 +158,20 @@ def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
     """
     if cycle.outcome is not Outcome.NO_FIRE or not config.trigger.names.isdisjoint(_RESTLESS):
         return False
-    return not any(_is_moving(cycle.values[name]) for name in _AT_REST)
+    asked = config.trigger.names & _AT_REST
+    # The rate of an average that is not 0 changes by itself.
+    asked |= {name.removeprefix("d_") for name in asked if not name.endswith("_total")}
+    return not any(_is_moving(cycle.values[name]) for name in asked)
+
+
+def asked_spans(config: OOMConfig) -> frozenset[str]:
+    """Return which numbers of a pressure file decide about a rest.
+
+    The totals always do, as they move with whoever waits. An average moves up to two seconds
+    later, so it does where the trigger asks for it.
+    """
+    asked = config.trigger.names & PRESSURE_NAMES
+    return frozenset({"total", *(name.rpartition("_")[2] for name in asked)})
 
 
 def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
@@ -172,7 +186,7 @@ def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
 
 def rested(state: HandlerState) -> HandlerState:
     """Return the state after cycles that were not run: rates of memory figures begin anew."""
-    previous = {path: pressure_of(figures) for path, figures in state.previous.items()}
+    previous = {path: known_at_rest(figures) for path, figures in state.previous.items()}
     return HandlerState(previous=previous, last_trigger_ns=state.last_trigger_ns, rested=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from math import nan
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from memqos.oom.classes import OOMClass
@@ -24,8 +25,8 @@ __all__ = [
     "Figures",
     "collect",
     "is_pressure",
+    "known_at_rest",
     "metric_names",
-    "pressure_of",
     "zero_values",
 ]
 
@@ -43,6 +44,7 @@ _CLASSES = tuple(int(oom_class) for oom_class in OOMClass)
 
 #: One cgroup's values: its pressure in the order of `_PSI`, then its files.
 Figures: TypeAlias = tuple[float, ...]
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _NO_PRESSURE: Figures = (0.0,) * len(_PSI)
 _TOTALS = tuple(at for at, name in enumerate(_PSI) if name.endswith("_total"))
 
@@ -94,9 +96,15 @@ def is_pressure(text: str) -> bool:
     return not isinstance(_spans(text), str) and _nested_keyed(text) is not None
 
 
-def pressure_of(figures: Figures) -> Figures:
-    """Leave out what is not pressure: derivatives of the rest have no value from before then."""
-    return figures[: len(_PSI)]
+def known_at_rest(figures: Figures) -> Figures:
+    """Keep what is still true while nobody waits: totals, and averages that have come down to 0.
+
+    Other averages are NaN: they go on falling. Figures that are no pressure are left out.
+    """
+    return tuple(
+        value if value == 0 or at in _TOTALS else nan
+        for at, value in enumerate(figures[: len(_PSI)])
+    )
 
 
 def zero_values(*, swap: bool = False) -> dict[str, Any]:
@@ -239,6 +247,6 @@ def _nested_keyed(text: str) -> dict[str, dict[str, float | None]] | None:
 
 def _int64(text: str) -> float:
     value = text.strip()
-    if not re.fullmatch(r"-?[0-9]{1,19}", value) or not -(2**63) <= int(value) <= _MAX_INT64:
+    if not _INTEGER.fullmatch(value) or not -(2**63) <= int(value) <= _MAX_INT64:
         return 0.0
     return float(int(value))

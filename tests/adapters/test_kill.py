@@ -41,13 +41,20 @@ def target(folder: Path) -> KillTarget:
     return KillTarget(path=str(folder), inode=folder.stat().st_ino, place=str(folder.resolve()))
 
 
+def identify(mount: Path, relative: str, *protected: str) -> KillTarget:
+    """Identify a target that is as it was chosen."""
+    folder = mount / relative
+    inode = folder.stat().st_ino if folder.exists() else None
+    return identify_target(str(mount), relative, protected, inode)
+
+
 class TestIdentify:
     """What must never be killed is refused before anything is read."""
 
     def test_a_victim(self, tmp_path: Path) -> None:
         """A cgroup below the mount is taken with its inode."""
         folder = cgroup(tmp_path / "kubepods/besteffort/podx")
-        found = identify_target(str(tmp_path), "kubepods/besteffort/podx", {"kubepods"})
+        found = identify(tmp_path, "kubepods/besteffort/podx", "kubepods")
         assert found == KillTarget(
             path=str(folder), inode=folder.stat().st_ino, place=str(folder.resolve())
         )
@@ -56,28 +63,28 @@ class TestIdentify:
     def test_paths_that_leave_the_mount(self, tmp_path: Path, path: str) -> None:
         """The root itself and anything that is not plainly below it."""
         with pytest.raises(MachineError, match="refused"):
-            identify_target(str(tmp_path), path, set())
+            identify(tmp_path, path)
 
     def test_a_class(self, tmp_path: Path) -> None:
         """A directory of victims is no victim."""
         cgroup(tmp_path / "kubepods")
         with pytest.raises(MachineError, match="a directory of cgroups"):
-            identify_target(str(tmp_path), "kubepods", {"kubepods"})
+            identify(tmp_path, "kubepods", "kubepods")
 
     def test_a_link(self, tmp_path: Path) -> None:
         """A link leads to a cgroup that was not chosen."""
         cgroup(tmp_path / "system")
         (tmp_path / "podx").symlink_to("system")
         with pytest.raises(MachineError, match="leads elsewhere"):
-            identify_target(str(tmp_path), "podx", set())
+            identify(tmp_path, "podx")
 
     @pytest.mark.parametrize("own", ["podx", "podx/memqos"])
     def test_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
         """Its own cgroup, and one above it."""
         cgroup(tmp_path / "podx")
-        monkeypatch.setattr(kill, "_own_cgroup", lambda: own)
+        monkeypatch.setattr(kill, "cgroup_of", lambda *_: f"/{own}")
         with pytest.raises(MachineError, match="memqos itself"):
-            identify_target(str(tmp_path), "podx", set())
+            identify(tmp_path, "podx")
 
     @pytest.mark.parametrize("own", ["kubepods/podx", "kubepods/podx/container"])
     def test_itself_in_a_container(
@@ -86,17 +93,24 @@ class TestIdentify:
         """In a cgroup namespace its name is the root's; the directory is the same one."""
         for path in ("kubepods/podx/container", "kubepods/pody"):
             (tmp_path / path).mkdir(parents=True)
-        monkeypatch.setattr(kill, "_own_cgroup", lambda: "")
+        monkeypatch.setattr(kill, "cgroup_of", lambda *_: "/")
         monkeypatch.setattr(kill, "_OWN_MOUNT", str(tmp_path / own))
         with pytest.raises(MachineError, match="memqos itself"):
-            identify_target(str(tmp_path), "kubepods/podx", set())
+            identify(tmp_path, "kubepods/podx")
         other = tmp_path / "kubepods/pody"
-        assert identify_target(str(tmp_path), "kubepods/pody", set()) == target(other)
+        assert identify(tmp_path, "kubepods/pody") == target(other)
 
     def test_gone(self, tmp_path: Path) -> None:
         """It went away after it was chosen."""
         with pytest.raises(MachineError, match="No such file"):
-            identify_target(str(tmp_path), "podx", set())
+            identify(tmp_path, "podx")
+
+    def test_another_cgroup_than_was_chosen(self, tmp_path: Path) -> None:
+        """A service that was restarted has its old name, and is another one."""
+        folder = cgroup(tmp_path / "system/sshd")
+        for inode in (folder.stat().st_ino + 1, None):
+            with pytest.raises(MachineError, match="another cgroup by now"):
+                identify_target(str(tmp_path), "system/sshd", (), inode)
 
 
 class TestKill:
@@ -158,7 +172,7 @@ class TestKill:
         assert report.outcome is KillOutcome.PARTLY_KILLED
         assert [pid for pid, _ in report.processes] == [sleeper.pid]
         assert report.left == (other.pid,)
-        assert report.error == "1 processes are still there"
+        assert report.error == "still there: 1 of 2 processes"
 
     def test_another_cgroup(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
         """A directory that was made anew under the same name is another pod."""

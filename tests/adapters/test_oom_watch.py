@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -221,6 +222,24 @@ class TestRest:
         assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
         (tmp_path / "system/memory.pressure").write_text(self.STILL)
         assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+
+    @pytest.mark.parametrize(
+        ("span", "is_noticed"), [("total", True), ("avg10", True), ("avg60", False)]
+    )
+    def test_what_is_asked_for(self, span: str, is_noticed: bool, tmp_path: Path) -> None:
+        """Of totals and avg10, by the default trigger; avg300 falls for minutes after a stall."""
+        root = tmp_path / "memory.pressure"
+        root.write_text(self.STILL.replace("avg300=0.00", "avg300=3.00"))
+        (tmp_path / "system").mkdir()
+        watcher = watch(tmp_path)
+        watcher.observe()
+        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
+        for value in (2, 1):
+            root.write_text(self.STILL.replace("avg300=0.00", f"avg300={value}.00"))
+            assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
+        root.write_text(re.sub(rf"{span}=\S+", f"{span}=9.99", root.read_text()))
+        outcome = watcher.observe().cycle.outcome
+        assert (outcome is Outcome.COLLECT_ERROR) is is_noticed
 
     def test_another_file(self, tmp_path: Path) -> None:
         """One that stands in place of the root's pressure is read after 20 cycles."""

@@ -7,6 +7,7 @@ import math
 import os
 import tarfile
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -358,20 +359,37 @@ class TestReplayOOM:
         text = memqos("replay-oom", STORM)
         assert "60 samples: 1 fire, 59 no-fire" in text.out
 
-    def test_preferences(self, tmp_path: Path) -> None:
-        """As watch-oom has them: the other pod goes."""
+    def test_guards(self, tmp_path: Path) -> None:
+        """As watch-oom has them, and select-victim: the other pod goes."""
         uids = [f"1234abcd-0000-0000-0000-00000000000{number}" for number in (1, 2)]
         files = {"memory.current": "1000\n", "memory.max": "max\n"}
-        tree = {f"kubepods/besteffort/pod{uid}": files for uid in uids}
         recording, preferences = tmp_path / "r.jsonl", tmp_path / "pods"
-        recording.write_text(json.dumps({"t": 0, "tree": tree}) + "\n")
-        for never, other in (uids, uids[::-1]):
+        empty = {**files, "cgroup.events": "populated 0\n"}
+        unknown = {"memory.current": "1000\n"}
+        for (never, other), (held, arguments) in product(
+            (uids, uids[::-1]),
+            (
+                (files, ("--preferences", preferences)),
+                (files, ("--protect-uid", "UID")),
+                (empty, ("--skip-unpopulated",)),
+                (unknown, ("--skip-unknown-limit",)),
+            ),
+        ):
             preferences.write_text(f"{never} never\n")
-            arguments = ("--trigger", "true", "--preferences", preferences, "-o", "json")
-            answer = memqos("replay-oom", recording, *arguments)
-            assert answer.json["summary"]["victims"] == [
-                f"/sys/fs/cgroup/kubepods/besteffort/pod{other}"
-            ]
+            pods = {f"kubepods/besteffort/pod{never}": held}
+            pods[f"kubepods/besteffort/pod{other}"] = files
+            recording.write_text(json.dumps({"t": 0, "tree": pods}) + "\n")
+            root = tmp_path / f"{never}{arguments[0]}"
+            for path, texts in pods.items():
+                (root / path).mkdir(parents=True)
+                for name, text in texts.items():
+                    (root / path / name).write_text(text)
+            here = [never if item == "UID" else item for item in arguments]
+            victim = f"/sys/fs/cgroup/kubepods/besteffort/pod{other}"
+            answer = memqos("replay-oom", recording, "--trigger", "true", *here, "-o", "json")
+            assert answer.json["summary"]["victims"] == [victim]
+            answer = memqos("select-victim", "--cgroup-root", root, *here, "-o", "json")
+            assert answer.json["victim"]["path"] == victim
 
     def test_compare(self, tmp_path: Path) -> None:
         """Two configurations side by side."""

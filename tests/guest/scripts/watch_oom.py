@@ -200,7 +200,8 @@ def mechanics() -> dict[str, Any]:
 
 def kill(path: str) -> dict[str, Any]:
     """Kill without the program around it."""
-    report = kill_cgroup(identify_target(str(MOUNT), path, ()))
+    inode = (MOUNT / path).stat().st_ino
+    report = kill_cgroup(identify_target(str(MOUNT), path, (), inode))
     return {
         "outcome": report.outcome,
         "method": report.method,

@@ -1,11 +1,15 @@
 """A node at rest: when a cycle need not be run, and what is forgotten meanwhile."""
 
+import json
+
 import pytest
 
+from memqos.oom.action import trigger_context
 from memqos.oom.config import OOMConfig, check_documents
 from memqos.oom.handler import (
     Cycle,
     HandlerState,
+    asked_spans,
     is_steady,
     rested,
     run_cycle,
@@ -19,6 +23,9 @@ STILL = (
     "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
     "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
 )
+
+
+AVERAGES = ("avg60", "avg300")
 
 
 def config(trigger: str | None = None) -> OOMConfig:
@@ -51,12 +58,54 @@ def test_rest() -> None:
     ("texts", "why"),
     [
         ((STILL, STILL.replace("total=5", "total=6")), "somebody waited"),
-        ((STILL, STILL.replace("avg300=0.00", "avg300=0.01")), "an average will come down"),
+        ((STILL, STILL.replace("avg10=0.00", "avg10=0.01")), "an average will come down"),
     ],
 )
 def test_unrest(texts: tuple[str, str], why: str) -> None:
     """What would change by itself, or has just changed."""
     assert not is_steady(config(), last_of(config(), *texts)), why
+
+
+@pytest.mark.parametrize(
+    ("trigger", "is_rest"),
+    [
+        ("memory_full_avg10 > 1.0 && d_qos_memory_some_total[System] > 1.0", True),
+        ("qos_memory_full_avg300[System] > 1.0", False),
+        ("d_qos_memory_full_avg300[System] > 1.0", False),
+        ("d_memory_full_avg300 > 1.0", True),
+    ],
+)
+def test_only_what_the_trigger_asks_for(trigger: str, is_rest: bool) -> None:
+    """An average that comes down for minutes after a stall, in system and not in the root."""
+    chosen = config(trigger)
+    falling = STILL.replace("avg300=0.00", "avg300=0.01")
+    assert is_steady(chosen, last_of(chosen, falling, falling)) is is_rest
+
+
+@pytest.mark.parametrize(
+    ("trigger", "spans"),
+    [
+        (None, {"total", "avg10"}),
+        ("memory_full_avg300 > 1.0 && d_qos_memory_some_avg60[0] > 1.0", {"total", *AVERAGES}),
+        ('time_since_trigger > duration("1h")', {"total"}),
+    ],
+)
+def test_asked_spans(trigger: str | None, spans: set[str]) -> None:
+    """The totals, and the averages that the trigger asks for, or their rates."""
+    assert asked_spans(config(trigger)) == spans
+
+
+def test_a_falling_average_has_no_rate() -> None:
+    """Nobody has read how far it came down during the rest; the log has 0 for it."""
+    chosen = config()
+    falling = STILL.replace("avg300=0.00", "avg300=9.00")
+    state = rested(last_of(chosen, falling).state)
+    tree = {"system": {"memory.pressure": falling.replace("avg300=9.00", "avg300=3.00")}}
+    values = run_cycle(chosen, TALOS, state, tree, 10**12).values
+    assert values["qos_memory_full_avg300"][4] == 3.0
+    context = json.loads(trigger_context(values))
+    assert context["d_qos_memory_full_avg300"]["4"] == 0.0
+    assert context["d_qos_memory_full_total"]["4"] == 0.0
 
 
 @pytest.mark.parametrize(
