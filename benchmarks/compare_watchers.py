@@ -27,7 +27,7 @@ SECONDS_EACH = 240
 def row(name: str, found: Mapping[str, Any]) -> str:
     """Write one line of the table."""
     if found["relief_s"] is None:
-        relief, killed = "never", "nothing within 2 minutes"
+        relief, killed = f"over {LONGEST_SECONDS} s", "nothing in that time"
     else:
         relief = f"{found['relief_s']:.1f} s"
         killed = "one process of the pod" if found["hog_left"] else "the whole pod"

@@ -116,7 +116,9 @@ layout_option = click.option(
 )
 
 
-def duration_option(name: str, help_text: str) -> Callable[[Command], Command]:
+def duration_option(
+    name: str, help_text: str, *, default: str | None = None, above_zero: bool = False
+) -> Callable[[Command], Command]:
     """Make an option that takes a Go duration and gives nanoseconds."""
 
     def convert(_ctx: Any, _param: Any, value: str | None) -> int | None:
@@ -128,9 +130,18 @@ def duration_option(name: str, help_text: str) -> Callable[[Command], Command]:
             raise click.BadParameter(error.message) from None
         if nanoseconds < 0:
             raise click.BadParameter(f"{value} is negative")
+        if above_zero and not nanoseconds:
+            raise click.BadParameter(f"{value} is not above 0")
         return nanoseconds
 
-    return click.option(name, metavar="DURATION", callback=convert, help=help_text)
+    return click.option(
+        name,
+        metavar="DURATION",
+        callback=convert,
+        default=default,
+        show_default=default is not None,
+        help=help_text,
+    )
 
 
 def load_config(

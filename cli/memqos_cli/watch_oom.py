@@ -16,24 +16,24 @@ import click
 from attrs import define, evolve, field
 
 from memqos.adapters.action_log import ActionLog
-from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2
+from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2, read_mglru
 from memqos.adapters.files import machine_error, read_file, write_atomically
 from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
 from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
+    is_watched,
     lock_memory,
     lower_oom_score,
     notify,
     reserved_memory,
-    watchdog_seconds,
 )
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
 from memqos.errors import InputError, MemqosError
 from memqos.oom.action import ActionRecord, NoKill
-from memqos.oom.config import OOMConfig, check_documents, is_oom_config
+from memqos.oom.config import DEFAULT_TRIGGER, OOMConfig, check_documents, is_oom_config
 from memqos.oom.guards import Guards
 from memqos.quantity import parse_quantity
 from memqos_cli.exit_codes import INTERRUPTED, YES
@@ -60,6 +60,10 @@ __all__ = ["command"]
 _OOM_SCORE = -900
 # A write is an fsync, and nobody looks more often.
 _TEXTFILE_SECONDS = 5
+_MGLRU = (
+    "the multi-generational LRU is on: services that read again what was reclaimed may not count "
+    "as waiting under it, and the default trigger may stay silent"
+)
 _VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
@@ -130,7 +134,7 @@ def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
     callback=_command,
     help="Run after a kill; see also $MEMQOS_OUTCOME.",
 )
-@duration_option("--hook-timeout", "Time limit of each of these.  [default: 2s]")
+@duration_option("--hook-timeout", "Time limit of each of these.", default="2s", above_zero=True)
 @guard_options
 @xattrs_option
 @click.option(
@@ -161,7 +165,7 @@ def command(
     textfile: str | None,
     before_kill: str | None,
     after_kill: str | None,
-    hook_timeout: int | None,
+    hook_timeout: int,
     skip_unpopulated: bool,
     skip_unknown_limit: bool,
     protected: tuple[str, ...],
@@ -186,7 +190,9 @@ def command(
     checked = require_valid(load_config(config, swap=swap))
     mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
     check_v2(host, root=cgroup_root)
-    hook_seconds = (hook_timeout or 2_000_000_000) / 1e9
+    if checked.trigger.text == DEFAULT_TRIGGER and read_mglru(host):
+        note(_MGLRU)
+    hook_seconds = hook_timeout / 1e9
     watcher = Watcher(
         mount=mount,
         layout=choose_layout(layout, list_tops(mount)),
@@ -329,7 +335,7 @@ def _loop(
     start = tick = clock.now_ns()
     done = 0
     notify("READY=1")
-    pets = watchdog_seconds() is not None
+    pets = is_watched()
     while True:
         found = clock.wait(tick)
         if found is signal.SIGHUP:

@@ -18,12 +18,12 @@ from memqos.oom.reserve import reserve_bytes, void_ancestor
 
 
 __all__ = [
+    "is_watched",
     "lock_memory",
     "lower_oom_score",
     "notify",
     "raise_oom_score",
     "reserved_memory",
-    "watchdog_seconds",
 ]
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -145,9 +145,7 @@ def notify(message: str) -> None:
         return  # systemd's own watchdog notices
 
 
-def watchdog_seconds() -> float | None:
-    """Return how often systemd wants to hear from us, None if it does not."""
-    text = os.environ.get("WATCHDOG_USEC", "")
-    if not text.isdigit() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
-    return int(text) / 1e6 / 2
+def is_watched() -> bool:
+    """Tell whether systemd wants to hear from us (``WatchdogSec=``)."""
+    pid = str(os.getpid())
+    return "WATCHDOG_USEC" in os.environ and os.environ.get("WATCHDOG_PID", pid) == pid

@@ -127,6 +127,34 @@ class TestKill:
         assert report.left == (sleeper.pid,)
         assert (folder / "cgroup.freeze").read_text().startswith("0")
 
+    def test_frozen_meanwhile(
+        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So that nobody forks away from the signals, which are sent in between."""
+        steps: list[object] = []
+        send = signal.pidfd_send_signal
+
+        def send_and_empty(descriptor: int, number: int) -> None:
+            send(descriptor, number)
+            steps.append(number)
+            (folder / "cgroup.procs").write_text("")
+
+        monkeypatch.setattr(kill, "_freeze", lambda _folder, value: steps.append(value))
+        monkeypatch.setattr(signal, "pidfd_send_signal", send_and_empty)
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+        assert kill_cgroup(target(folder)).outcome is KillOutcome.KILLED
+        assert steps == [b"1", signal.SIGKILL, b"0"]
+
+    def test_memory_is_released(
+        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By process_mrelease, for each process, once the signals are out."""
+        released: list[int] = []
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
+        monkeypatch.setattr(kill, "_release", lambda _handle: released.append(sleeper.wait(20)))
+        kill_cgroup(target(cgroup(tmp_path / "podx", sleeper.pid)))
+        assert released == [-signal.SIGKILL]
+
     def test_empties(
         self,
         tmp_path: Path,

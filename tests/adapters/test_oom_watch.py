@@ -28,7 +28,7 @@ from memqos.adapters.oom_files import (
     read_recording,
 )
 from memqos.adapters.recorder import Recorder
-from memqos.adapters.self_protection import notify, reserved_memory, watchdog_seconds
+from memqos.adapters.self_protection import is_watched, notify, reserved_memory
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
@@ -476,11 +476,11 @@ class TestSystemd:
     def test_watchdog(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Half of the time limit, if it is meant for this process."""
         monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-        assert watchdog_seconds() is None
+        assert not is_watched()
         monkeypatch.setenv("WATCHDOG_USEC", "3000000")
-        assert watchdog_seconds() == 1.5
+        assert is_watched()
         monkeypatch.setenv("WATCHDOG_PID", "1")
-        assert watchdog_seconds() is None
+        assert not is_watched()
 
 
 UID = "5f0c9a1e-0000-4000-8000-00000000000a"

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +416,7 @@ def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None
         (["--record-size", "0"], 2),
         (["--record-size", "big"], 2),
         (["--hook-timeout", "5"], 2),
+        (["--hook-timeout", "0"], 2),
         (["--listen", "\udcff:0"], 2),
         (["--before-kill", " "], 2),
         (["--after-kill", "'"], 2),
@@ -524,6 +525,61 @@ def test_another_complaint_is_told(mount: Path, tmp_path: Path) -> None:
         read_until(process, "avg60", err=True)
         pressure.unlink()
         read_until(process, UNSEEN, err=True)
+
+
+def test_ticks_do_not_drift(mount: Path, tmp_path: Path) -> None:
+    """However long a cycle takes, the next one is on the grid."""
+    recording = tmp_path / "r.jsonl"
+    config = config_file(tmp_path, interval="20ms")
+    arguments = ("--cgroup-root", mount, "--config", config, "--record", recording)
+    with watching(*arguments) as process:
+        for _ in range(20):
+            read_until(process, "would kill")
+    ticks = [json.loads(line)["t"] / 0.02 for line in recording.read_text().splitlines()[:20]]
+    assert [round(tick, 6) for tick in ticks] == [round(tick) for tick in ticks]
+    assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_systemd_is_told(is_watched: bool, mount: Path, tmp_path: Path) -> None:
+    """That it is ready, and after each cycle, if asked for, that it is alive."""
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "s")}
+    environment |= {"WATCHDOG_USEC": "60000000"} if is_watched else {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "s"))
+        config = config_file(tmp_path)
+        arguments = ("--cgroup-root", mount, "--config", config)
+        assert run_program("watch-oom", "--once", *arguments, env=environment).returncode == 0
+        server.setblocking(False)
+        told = []
+        with suppress(BlockingIOError):
+            while True:
+                told.append(server.recv(64))
+    assert told == [b"READY=1", *([b"WATCHDOG=1"] * 2 if is_watched else [])]
+
+
+def test_recordings_rotate(mount: Path, tmp_path: Path) -> None:
+    """Two samples are more than a byte."""
+    recording = tmp_path / "r.jsonl"
+    config = config_file(tmp_path)
+    arguments = ("--cgroup-root", mount, "--config", config, "--record", recording)
+    assert memqos("watch-oom", "--once", *arguments, "--record-size", "1").code == 0
+    first, second = (json.loads(Path(f"{recording}{end}").read_text()) for end in (".1", ""))
+    assert first["t"] < second["t"]
+
+
+@pytest.mark.parametrize("enabled", ["0x0007", "0x0000"])
+@pytest.mark.parametrize("own", [True, False])
+def test_mglru_is_told(enabled: str, own: bool, mount: Path, tmp_path: Path) -> None:
+    """Where the default trigger may stay silent."""
+    switch = tmp_path / "sys/kernel/mm/lru_gen/enabled"
+    switch.parent.mkdir(parents=True)
+    switch.write_text(f"{enabled}\n")
+    config = config_file(tmp_path, trigger="false")
+    arguments = ("--config", config) if own else ()
+    answer = memqos("watch-oom", "--once", "--root", tmp_path, "--cgroup-root", mount, *arguments)
+    assert answer.code == 0
+    assert ("multi-generational LRU is on" in answer.err) is (enabled == "0x0007" and not own)
 
 
 def test_unknown_available_memory(mount: Path, tmp_path: Path) -> None:

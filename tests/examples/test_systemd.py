@@ -158,14 +158,13 @@ def test_watcher_cannot_kill_as_shipped() -> None:
 
 
 def test_drop_in_adds_what_a_kill_needs_and_nothing_else() -> None:
-    """The same command line with --kill, cgroups to write to, and the right to send signals."""
+    """The same command line with --kill, and cgroups to write to."""
     command = dict(settings(SYSTEMD / WATCH))["ExecStart"]
 
     assert settings(KILL) == [
         ("ExecStart", ""),
         ("ExecStart", f"{command} --kill"),
         ("ProtectControlGroups", "no"),
-        ("CapabilityBoundingSet", "CAP_KILL"),
     ]
 
 

@@ -113,6 +113,12 @@ def test_auto_tolerates(reboot: Reboot) -> None:
     assert max(map(abs, moved(reboot).values())) <= found["toleranceBytes"]
 
 
+def test_shows_first(reboot: Reboot) -> None:
+    """Without --write it says what would change; the next test's file is still the old one."""
+    found = document(reboot.later["shown"], 0)
+    assert (found["verdict"], found["written"]) == ("tolerated", False)
+
+
 def test_refuses_beside_a_kubelet(reboot: Reboot) -> None:
     """While a process named kubelet runs, nothing is written."""
     answer = reboot.later["refused"]

@@ -110,6 +110,7 @@ def main(command: str) -> None:
     elif answer["image"]["node"] not in ("", Path("/job/in/node").read_text()):
         answer["exact"] = memqos("validate-checkpoint")
         answer["tolerant"] = memqos("validate-checkpoint", "--drift-tolerance", "auto")
+        answer["shown"] = memqos("rebaseline-checkpoint", "--drift-tolerance", "auto")
         answer["refused"] = refused_beside_kubelet()
         answer["rebaselined"] = memqos(
             "rebaseline-checkpoint", "--drift-tolerance", "auto", "--write"

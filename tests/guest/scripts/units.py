@@ -51,7 +51,8 @@ triggerExpression: |
   qos_memory_current[Besteffort] > 64.0 * double(MiB) && time_since_trigger > duration("4s")
 """
 # There is no journal here.
-TEST = f"[Service]\nWatchdogSec=10\nStandardError=append:{LOG}\n"
+WATCHDOG_SECONDS = 10
+TEST = f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\nStandardError=append:{LOG}\n"
 KUBELET = Path("/var/lib/kubelet")
 CHECKPOINT = KUBELET / "memory_manager_state"
 TEXTFILE = Path("/var/lib/node_exporter/textfile_collector/memqos.prom")
@@ -136,6 +137,7 @@ def watch() -> dict[str, Any]:
     CONFIG.write_text(THRESHOLD)
     install()
     answer: dict[str, Any] = {"start": systemctl("start", WATCH), "started": state(WATCH)}
+    begin = time.monotonic()
     answer["process"] = process(answer["started"]["MainPID"])
     answer["memory_min"] = int((MOUNT / WATCH / "memory.min").read_text())
     answer["metrics"] = metrics()
@@ -144,6 +146,8 @@ def watch() -> dict[str, Any]:
     answer["acted"] = wait_for(ACTIONS.exists)
     answer["dry"] = actions()
     answer["after_dry"] = populated(POD)[POD]
+    time.sleep(max(0, begin + WATCHDOG_SECONDS + 2 - time.monotonic()))
+    answer["worked"] = state(WATCH)
     before = LOG.read_text()
     answer["reload"] = systemctl("reload", WATCH)
     wait_for(lambda: LOG.read_text() != before)
