@@ -33,7 +33,7 @@ def row(name: str, found: Mapping[str, Any]) -> str:
         killed = "one process of the pod" if found["hog_left"] else "the whole pod"
     figures = (
         f"{found['rest_ms_per_s']:.1f} ms/s",
-        f"{found['storm_ms']:.0f} ms",
+        f"{found['storm_ms_per_s']:.1f} ms/s",
         f"{found['rss_kib'] / 1024:.0f} MiB",
     )
     return "| " + " | ".join((name, killed, relief, *figures)) + " |"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import re
 import shlex
@@ -17,7 +19,7 @@ from attrs import define, evolve, field
 
 from memqos.adapters.action_log import ActionLog
 from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2, read_mglru
-from memqos.adapters.files import machine_error, read_file, write_atomically
+from memqos.adapters.files import machine_error, write_atomically
 from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
 from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
@@ -31,7 +33,7 @@ from memqos.adapters.self_protection import (
 )
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Observation, Watcher
-from memqos.errors import InputError, MemqosError
+from memqos.errors import InputError, MachineError, MemqosError
 from memqos.oom.action import ActionRecord, NoKill
 from memqos.oom.config import DEFAULT_TRIGGER, OOMConfig, check_documents, is_oom_config
 from memqos.oom.guards import Guards
@@ -49,9 +51,14 @@ from memqos_cli.oom_options import (
     swap_option,
     xattrs_option,
 )
-from memqos_cli.options import cgroup_root_option, debug_option, root_option
+from memqos_cli.options import (
+    cgroup_root_option,
+    debug_option,
+    require_one_stdin,
+    root_option,
+)
 from memqos_cli.output.oom_metrics import Counters
-from memqos_cli.output.terminal import note, printable, write
+from memqos_cli.output.terminal import note, offer, printable
 
 
 __all__ = ["command"]
@@ -60,6 +67,8 @@ __all__ = ["command"]
 _OOM_SCORE = -900
 # A write is an fsync, and nobody looks more often.
 _TEXTFILE_SECONDS = 5
+# A node that is too slow for the interval is late all the time.
+_LATE_SECONDS = 10
 _MGLRU = (
     "the multi-generational LRU is on: services that read again what was reclaimed may not count "
     "as waiting under it, and the default trigger may stay silent"
@@ -187,15 +196,22 @@ def command(
       memqos watch-oom --preferences pods.txt --xattrs
       memqos watch-oom --config swap.yaml --swap-variables --record swap.jsonl
     """
+    require_one_stdin(config, preferences)
+    if actions is not None and actions == textfile:
+        raise click.UsageError("--actions and --textfile name the same file")
     checked = require_valid(load_config(config, swap=swap))
     mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
     check_v2(host, root=cgroup_root)
     if checked.trigger.text == DEFAULT_TRIGGER and read_mglru(host):
         note(_MGLRU)
     hook_seconds = hook_timeout / 1e9
+    try:
+        chosen = choose_layout(layout, list_tops(mount))
+    except InputError as error:
+        raise error.locate(source=mount) from None
     watcher = Watcher(
         mount=mount,
-        layout=choose_layout(layout, list_tops(mount)),
+        layout=chosen,
         follow_layout=layout == "auto",
         config=checked,
         guards=Guards(
@@ -226,7 +242,8 @@ def command(
             for problem in filter(None, problems):
                 note(f"cannot protect itself: {problem}")
         log = None if actions is None else ActionLog(actions)
-        outputs = _Outputs(actions=log, textfile=textfile)
+        is_sole = not (kill or actions or textfile or record or listen)
+        outputs = _Outputs(is_sole=is_sole, actions=log, textfile=textfile)
         if actions is not None:
             import tempfile  # noqa: F401  # for the first action: memory is short then
         if record is not None:
@@ -245,13 +262,20 @@ def command(
 
 @define(kw_only=True)
 class _Outputs:
-    """Where a cycle is told."""
+    """Where a cycle is told.
 
+    Attributes:
+        is_sole: whether standard output is all there is: once nobody reads it, the watch is over.
+    """
+
+    is_sole: bool
     actions: ActionLog | None
     textfile: str | None
     recorder: Recorder | None = None
     counters: Counters = field(factory=Counters)
     _next_textfile: float = 0
+    _next_late: float = 0
+    _failed: dict[str, str] = field(factory=dict)
     # Of the last cycle: as long as it stays the same, it is told once.
     _complaint: str | None = None
 
@@ -263,37 +287,57 @@ class _Outputs:
         self.counters.add(seen.cycle, seen.action)
         complaint = _complaint(seen)
         if complaint is not None and complaint != self._complaint:
-            note(complaint)
+            _note(complaint)
         self._complaint = complaint
         if seen.action is not None:
             self._tell_action(seen.action)
             if watcher.guards.available_bytes is not None and seen.available_bytes is None:
-                note("MemAvailable cannot be read, and --unless-available holds nothing back")
+                _note("MemAvailable cannot be read, and --unless-available holds nothing back")
         if self.recorder is not None:
-            with _telling():
-                meminfo = read_file(watcher.meminfo).decode("ascii", "replace")
-                self.recorder.add(seconds, seen.tree, {"proc/meminfo": meminfo})
+            with self._telling("recording"):
+                self.recorder.add(seconds, seen.tree, watcher.recorded_proc())
         if seen.action is not None or seconds >= self._next_textfile:
             self._next_textfile = seconds + _TEXTFILE_SECONDS
             self.write_textfile()
 
+    def late(self, missed: int, seconds: float) -> None:
+        """Count ticks that were missed, and tell it, but not all the time."""
+        self.counters.late(missed)
+        if seconds >= self._next_late:
+            self._next_late = seconds + _LATE_SECONDS
+            _note(f"a cycle was late and {missed} ticks were missed")
+
     def _tell_action(self, action: ActionRecord) -> None:
         if self.actions is not None:
-            with _telling():
+            with self._telling("actions"):
                 self.actions.add(action)
-        with _telling():
+        with self._telling("output"):
             try:
-                write(f"{_line(action)}\n")
+                offer(sys.stdout, f"{_line(action)}\n")
+            except BrokenPipeError:
+                if self.is_sole:
+                    raise
+                raise MachineError("standard output", os.strerror(errno.EPIPE)) from None
             except OSError as error:
-                with suppress(OSError):
-                    _drop_output()
                 raise machine_error("standard output", error) from error
 
     def write_textfile(self) -> None:
         """Write the metrics, if that was asked for."""
         if self.textfile is not None:
-            with _telling():
+            with self._telling("textfile"):
                 write_atomically(self.textfile, self.counters.render().encode())
+
+    @contextmanager
+    def _telling(self, name: str) -> Iterator[None]:
+        """Tell what keeps an output from being written, once as long as it stays the same."""
+        try:
+            yield
+        except MemqosError as error:
+            if self._failed.get(name) != str(error):
+                _note(f"cannot write: {error}")
+            self._failed[name] = str(error)
+        else:
+            self._failed.pop(name, None)
 
 
 def _complaint(seen: Observation) -> str | None:
@@ -302,25 +346,10 @@ def _complaint(seen: Observation) -> str | None:
     return seen.cycle.error
 
 
-@contextmanager
-def _telling() -> Iterator[None]:
-    try:
-        yield
-    except MemqosError as error:
-        note(f"cannot write: {error}")
-
-
-def _drop_output() -> None:
-    """Drop what standard output holds back, which would fail again with the next line."""
-    number = sys.stdout.fileno()
-    kept, null = os.dup(number), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.dup2(null, number)
-        sys.stdout.flush()
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)
-        os.close(null)
+def _note(text: str) -> None:
+    """Write one line to standard error, if somebody reads it."""
+    with suppress(OSError):
+        offer(sys.stderr, f"memqos: {printable(text)}\n")
 
 
 def _loop(
@@ -342,6 +371,7 @@ def _loop(
             notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
             for reload in reloads:
                 reload()
+            gc.collect()  # expressions are full of cycles, and this happens rarely
             notify("READY=1")
             tick = min(tick, clock.now_ns() + watcher.config.interval_ns)
             continue
@@ -351,7 +381,7 @@ def _loop(
         layout = watcher.layout.name
         seen = watcher.observe()
         if watcher.layout.name != layout:
-            note(f"the layout is {watcher.layout.name} now; it was {layout}")
+            _note(f"the layout is {watcher.layout.name} now; it was {layout}")
         outputs.tell(seen, watcher, (tick - start) / 1e9)
         if pets:
             notify("WATCHDOG=1")
@@ -364,8 +394,7 @@ def _loop(
             # Ticks that were missed are dropped, and the next keeps to the grid.
             missed = late // watcher.config.interval_ns + 1
             tick += missed * watcher.config.interval_ns
-            outputs.counters.late(missed)
-            note(f"a cycle was late and {missed} ticks were missed")
+            outputs.late(missed, (tick - start) / 1e9)
 
 
 def _reload_config(watcher: Watcher, name: str | None) -> None:
@@ -375,16 +404,16 @@ def _reload_config(watcher: Watcher, name: str | None) -> None:
         documents = read_oom_documents(name)
         checked = check_documents(documents, swap=watcher.config.swap)
     except MemqosError as error:
-        note(f"the configuration stays as it was: {error}")
+        _note(f"the configuration stays as it was: {error}")
         return
     if isinstance(checked, OOMConfig):
         watcher.config = checked
-        note("the configuration was read again")
+        _note("the configuration was read again")
         if name is not None and not any(map(is_oom_config, documents)):
-            note(f"{name}: no OOMConfig in it: Talos' defaults apply")
+            _note(f"{name}: no OOMConfig in it: Talos' defaults apply")
         return
     for problem in checked:
-        note(f"the configuration stays as it was: {problem_line(problem)}")
+        _note(f"the configuration stays as it was: {problem_line(problem)}")
 
 
 def _reload_preferences(watcher: Watcher, name: str) -> None:
@@ -393,10 +422,10 @@ def _reload_preferences(watcher: Watcher, name: str) -> None:
         _require_file(name)
         preferences = read_preferences(name)
     except MemqosError as error:
-        note(f"the preferences stay as they were: {error}")
+        _note(f"the preferences stay as they were: {error}")
         return
     watcher.guards = evolve(watcher.guards, preferences=preferences)
-    note("the preferences were read again")
+    _note("the preferences were read again")
 
 
 def _require_file(name: str | None) -> None:
@@ -407,7 +436,7 @@ def _require_file(name: str | None) -> None:
 def _hook(command: str | None, seconds: float, path: str, outcome: str = "") -> None:
     problem = command and run_hook(command, seconds, victim=path, outcome=outcome)
     if problem:
-        note(f"hook {command!r}: {problem}")
+        _note(f"hook {command!r}: {problem}")
 
 
 def _line(action: ActionRecord) -> str:

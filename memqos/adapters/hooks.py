@@ -35,7 +35,7 @@ def run_hook(command: str, seconds: float, *, victim: str, outcome: str) -> str 
             env={**os.environ, "MEMQOS_VICTIM": victim, "MEMQOS_OUTCOME": outcome},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_prepare,  # noqa: PLW1509  # system calls only
+            preexec_fn=_prepare,  # noqa: PLW1509  # it takes no lock
         )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return str(error)
@@ -53,6 +53,6 @@ def run_hook(command: str, seconds: float, *, victim: str, outcome: str) -> str 
 
 
 def _prepare() -> None:
-    """Undo what a watcher does to itself; between fork and exec, so system calls only."""
+    """Undo what a watcher does to itself; between fork and exec, so without a lock."""
     unblock_signals()
     raise_oom_score()

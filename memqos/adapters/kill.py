@@ -10,9 +10,10 @@ import errno
 import os
 import re
 import resource
+import select
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from attrs import frozen
@@ -33,6 +34,7 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OWN_MOUNT = "/sys/fs/cgroup"
 _WAIT_SECONDS = 2.0
 _STEP_SECONDS = 0.02
+_END_SECONDS = 1.0
 _LONGEST_COMMAND = 4096
 # Fewer than a process may have open by default; cgroup.kill needs one more.
 _MOST_HANDLES = 256
@@ -141,7 +143,7 @@ def kill_cgroup(target: KillTarget) -> KillReport:
             or os.path.realpath(target.path) != target.place
         ):
             return KillReport(outcome=KillOutcome.REFUSED, error="it is another cgroup by now")
-        if not _is_populated(folder):
+        if _is_populated(folder) is False:
             return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")
         pids = _pids(target.path)
         if os.getpid() in pids:
@@ -154,12 +156,13 @@ def kill_cgroup(target: KillTarget) -> KillReport:
         for descriptor in handles.values():
             _release(descriptor)
         left = _wait(folder, target.path)
+        left += [pid for pid in _alive(handles) if pid not in left]  # it went to another cgroup
         killed = tuple((pid, text) for pid, text in commands if pid not in left)
         outcome = KillOutcome.PARTLY_KILLED if left else KillOutcome.KILLED
         if left and not killed:
             outcome = KillOutcome.FAILED
         if left and problem is None:
-            problem = f"still there: {len(left)} of {len(pids)} processes"
+            problem = f"still there: {len(left)} of {max(len(left), len(pids))} processes"
         return KillReport(
             outcome=outcome, processes=killed, left=tuple(left), method=method, error=problem
         )
@@ -180,17 +183,19 @@ def _holds(path: str, own: str) -> bool:
         return False  # not mounted, or gone meanwhile: the list of processes decides
 
 
-def _is_populated(folder: int) -> bool:
+def _is_populated(folder: int) -> bool | None:
+    """Tell what cgroup.events says, None where it says nothing: the list of processes decides."""
     try:
         descriptor = os.open("cgroup.events", os.O_RDONLY | _FLAGS, dir_fd=folder)
     except OSError:
-        return True  # unknown: the list of processes decides
+        return None
     try:
-        return b"populated 0" not in os.read(descriptor, 4096)
+        found = re.search(rb"^populated ([01])$", os.read(descriptor, 4096), re.MULTILINE)
     except OSError:
-        return True
+        return None
     finally:
         os.close(descriptor)
+    return None if found is None else found[1] == b"1"
 
 
 def _pids(path: str) -> list[int]:
@@ -289,13 +294,27 @@ def _release(descriptor: int) -> None:
 
 
 def _wait(folder: int, path: str) -> list[int]:
+    """Wait until nobody is left; return who is, 0 for whom we cannot see."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
-        if not _is_populated(folder):
-            return []
-        left = _pids(path)
-        if not left:
+        is_populated = _is_populated(folder)
+        left = _pids(path) if is_populated is not False else []
+        if not left and not is_populated:
             return []
         if time.monotonic() >= deadline:
-            return left
+            return left or [0]
         time.sleep(_STEP_SECONDS)
+
+
+def _alive(handles: Mapping[int, int]) -> list[int]:
+    """Return which processes have not ended: a cgroup is empty a little before they have."""
+    poll = select.poll()
+    pids = {handle: pid for pid, handle in handles.items()}
+    for handle in pids:
+        poll.register(handle, select.POLLIN)
+    deadline = time.monotonic() + _END_SECONDS
+    while pids and (rest := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(rest * 1000):
+            poll.unregister(handle)
+            del pids[handle]
+    return list(pids.values())

@@ -14,12 +14,18 @@ from memqos.oom.layout import Tree
 
 __all__ = ["Recorder"]
 
+# How each line begins.
+_HEAD = b'{"t":'
+_CHUNK = 64 * 1024
+
 
 class Recorder:
     """Appends samples as JSON Lines; at `limit` bytes the file becomes ``FILE.1``.
 
+    A recording of an earlier run goes on, without the half line that a power loss may have left.
+
     Raises:
-        MachineError: the file cannot be opened or written, or is no regular file.
+        MachineError: the file cannot be opened or written, is no regular file or no recording.
     """
 
     def __init__(self, path: str, *, limit: int) -> None:
@@ -33,6 +39,9 @@ class Recorder:
         line = f"{json.dumps(sample, separators=(',', ':'))}\n".encode()
         try:
             descriptor = self._opened()
+            if not self._is_there(descriptor):
+                self.close()
+                descriptor = self._opened()
             size = os.fstat(descriptor).st_size
             if size and size + len(line) > self._limit:
                 self.close()
@@ -55,8 +64,15 @@ class Recorder:
             self._descriptor = self._open()
         return self._descriptor
 
+    def _is_there(self, descriptor: int) -> bool:
+        """Tell whether the file still has its name; logrotate(8) takes that away."""
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
+
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_NONBLOCK | os.O_NOCTTY  # a FIFO would wait for a reader
         try:
             descriptor = os.open(self._path, flags, 0o600)
@@ -67,4 +83,24 @@ class Recorder:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise MachineError(self._path, "is not a regular file")
+        try:
+            if not _HEAD.startswith(os.pread(descriptor, len(_HEAD), 0)):
+                os.close(descriptor)
+                raise MachineError(self._path, "is no recording")
+            _cut_half_line(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise machine_error(self._path, error) from error
         return descriptor
+
+
+def _cut_half_line(descriptor: int) -> None:
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - _CHUNK)
+        found = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if found >= 0:
+            os.ftruncate(descriptor, start + found + 1)
+            return
+        end = start
+    os.ftruncate(descriptor, 0)

@@ -37,7 +37,7 @@ def lock_memory() -> str | None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
         return None
-    return os.strerror(ctypes.get_errno())
+    return f"its memory cannot be locked: {os.strerror(ctypes.get_errno())}"
 
 
 def lower_oom_score(score: int) -> str | None:
@@ -55,11 +55,16 @@ def lower_oom_score(score: int) -> str | None:
 def raise_oom_score() -> None:
     """Set our oom_score_adj to 0 if it is lower.
 
-    For a child that inherits it: a hook that eats memory must not outlive everything else. System
-    calls only, fit for the time between fork and exec.
+    For a child that inherits it: a hook that eats memory must not outlive everything else. It
+    imports nothing and takes no lock, as becomes the time between fork and exec.
     """
-    with suppress(OSError, MachineError):
-        if read_file(_OOM_SCORE).startswith(b"-"):
+    with suppress(OSError):
+        descriptor = os.open(_OOM_SCORE, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            is_lower = os.read(descriptor, 16).startswith(b"-")
+        finally:
+            os.close(descriptor)
+        if is_lower:
             _write(_OOM_SCORE, 0)
 
 

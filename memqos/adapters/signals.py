@@ -12,7 +12,8 @@ from typing import Self
 
 __all__ = ["SignalClock", "exit_on_sigterm", "unblock_signals"]
 
-_AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_ENDS = {signal.SIGTERM, signal.SIGINT}
+_AWAITED = {*_ENDS, signal.SIGHUP}
 
 
 class SignalClock:
@@ -36,12 +37,15 @@ class SignalClock:
 
     def wait(self, deadline_ns: int) -> signal.Signals | None:
         """Wait for a signal until a monotonic time; None at that time."""
-        left = max(0, deadline_ns - time.monotonic_ns())
-        found = signal.sigtimedwait(_AWAITED, left / 1e9)
+        # The kernel hands out SIGHUP first, and a storm of it would keep the others back.
+        found = signal.sigtimedwait(_ENDS, 0)
+        if found is None:
+            left = max(0, deadline_ns - time.monotonic_ns())
+            found = signal.sigtimedwait(_AWAITED, left / 1e9)
         # Stopped and continued beyond the deadline, Python returns whatever lies on the stack.
         if found is None or found.si_signo not in _AWAITED:
             return None
-        self._ends = self._ends or found.si_signo != signal.SIGHUP
+        self._ends = self._ends or found.si_signo in _ENDS
         return signal.Signals(found.si_signo)
 
     @staticmethod

@@ -245,6 +245,11 @@ class Watcher:
             self.after(path, str(report.outcome))
         return report
 
+    def recorded_proc(self) -> dict[str, str]:
+        """Return the files of /proc that a recording has, as far as they can be read."""
+        text = self._meminfo()
+        return {"proc/meminfo": text} if text else {}
+
     def _meminfo(self) -> str:
         try:
             return read_file(self.meminfo).decode("ascii", "replace")

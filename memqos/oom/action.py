@@ -26,6 +26,8 @@ __all__ = [
 
 #: Talos keeps this many.
 KEPT_ACTIONS = 50
+# Of one record, in characters: a pod can have thousands, each with a long command line.
+_MOST_PROCESSES = 64 * 1024
 # By which a line is known.
 _FIELDS = {"id", "outcome", "triggerContext"}
 
@@ -111,6 +113,11 @@ def record_line(record: ActionRecord) -> str:
     Bytes of a name that are not UTF-8 are escapes of surrogates, as Python has them, and a score
     that JSON lacks is "NaN", "Infinity" or "-Infinity".
     """
+    processes = list(record.processes)
+    while len(json.dumps(processes)) > _MOST_PROCESSES:
+        processes = processes[: len(processes) // 2]
+    if len(processes) < len(record.processes):
+        processes.append(f"and {len(record.processes) - len(processes)} more")
     document = {
         "id": str(record.id),
         "time": record.time,
@@ -118,7 +125,7 @@ def record_line(record: ActionRecord) -> str:
         "path": record.path,
         "class": None if record.oom_class is None else record.oom_class.label,
         "score": _number(record.score),
-        "processes": list(record.processes),
+        "processes": processes,
         "error": record.error,
         "triggerContext": record.trigger_context,
     }

@@ -82,7 +82,7 @@ def replay(
     """Run the handler over samples.
 
     Args:
-        samples: in order of time.
+        samples: in order of time; where it goes back, another watcher began.
         config: expressions, order, interval.
         layout: which cgroups make up which class.
         follow_layout: tells it of each sample, as kubelet may make its cgroups only later; where
@@ -93,12 +93,14 @@ def replay(
     """
     state = HandlerState()
     killed: set[str] = set()
-    first = True
+    before: int | None = None
     for sample in samples:
         now = round(sample.seconds * 1e9)
-        if first and since_trigger_ns is not None:
+        if before is None and since_trigger_ns is not None:
             state = HandlerState(last_trigger_ns=now - since_trigger_ns)
-        first = False
+        elif before is not None and now < before:
+            state = HandlerState()
+        before = now
         tree = _without(sample.tree, killed) if killed else sample.tree
         if follow_layout is not None:
             with suppress(InputError):

@@ -138,6 +138,7 @@ class TestKill:
             send(descriptor, number)
             steps.append(number)
             (folder / "cgroup.procs").write_text("")
+            (folder / "cgroup.events").write_text("populated 0\n")
 
         monkeypatch.setattr(kill, "_freeze", lambda _folder, value: steps.append(value))
         monkeypatch.setattr(signal, "pidfd_send_signal", send_and_empty)
@@ -154,6 +155,31 @@ class TestKill:
         monkeypatch.setattr(kill, "_release", lambda _handle: released.append(sleeper.wait(20)))
         kill_cgroup(target(cgroup(tmp_path / "podx", sleeper.pid)))
         assert released == [-signal.SIGKILL]
+
+    def test_cannot_be_listed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What the kernel calls populated is not killed because its list says nothing."""
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
+        folder = cgroup(tmp_path / "podx")
+        (folder / "cgroup.kill").write_text("")
+        report = kill_cgroup(target(folder))
+        assert (report.outcome, report.processes) == (KillOutcome.FAILED, ())
+        assert report.error == "still there: 1 of 1 processes"
+
+    def test_moved_away(
+        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that has left the cgroup alive was not killed."""
+        monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
+        folder = cgroup(tmp_path / "podx", sleeper.pid)
+
+        def move(*_: object) -> tuple[str, None]:
+            (folder / "cgroup.events").write_text("populated 0\n")
+            return "cgroup.kill", None
+
+        monkeypatch.setattr(kill, "_send", move)
+        report = kill_cgroup(target(folder))
+        assert (report.outcome, report.left) == (KillOutcome.FAILED, (sleeper.pid,))
+        assert report.processes == ()
 
     def test_empties(
         self,
@@ -232,7 +258,7 @@ class TestKill:
     def test_processes_elsewhere(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
         """A link in place of the list of processes names nobody; a FIFO is not waited for."""
         (tmp_path / "procs").write_text(f"{sleeper.pid}\n")
-        folder = cgroup(tmp_path / "podx")
+        folder = cgroup(tmp_path / "podx", events="")
         procs = folder / "cgroup.procs"
         procs.unlink()
         procs.symlink_to(tmp_path / "procs")
@@ -276,7 +302,7 @@ class TestKill:
 
     def test_kill_file(self, tmp_path: Path) -> None:
         """cgroup.kill is written where it is there, and its failure is told."""
-        folder = cgroup(tmp_path / "podx")
+        folder = cgroup(tmp_path / "podx", events="")
         (folder / "cgroup.kill").write_text("")
         report = kill_cgroup(target(folder))
         assert (folder / "cgroup.kill").read_text() == "1"

@@ -176,9 +176,10 @@ class TestRecorder:
         path = tmp_path / "r.jsonl"
         recorder = Recorder(str(path), limit=60)
         recorder.add(0.0, {"a" * 30: {}}, {})
-        path.unlink()
+        (tmp_path / "r.jsonl.1").mkdir()
         with pytest.raises(MachineError):
             recorder.add(1.0, {"a" * 30: {}}, {})
+        (tmp_path / "r.jsonl.1").rmdir()
         other = tmp_path / "other"
         with other.open("w"):
             recorder.add(2.0, {"a" * 30: {}}, {})
@@ -186,6 +187,41 @@ class TestRecorder:
             recorder.close()
         assert other.read_text() == ""
         assert [json.loads(line)["t"] for line in path.read_text().splitlines()] == [2.0]
+
+    @pytest.mark.parametrize("gone", ["renamed", "removed"])
+    def test_the_name_is_taken_away(self, gone: str, tmp_path: Path) -> None:
+        """As by logrotate: a new file is begun under the name."""
+        path = tmp_path / "r.jsonl"
+        recorder = Recorder(str(path), limit=1 << 20)
+        recorder.add(0.0, {}, {})
+        path.rename(tmp_path / "old") if gone == "renamed" else path.unlink()
+        recorder.add(1.0, {}, {})
+        recorder.close()
+        assert [json.loads(line)["t"] for line in path.read_text().splitlines()] == [1.0]
+
+    @pytest.mark.parametrize("size", [0, 1, 3, 20, 100_000])
+    def test_half_a_line(self, size: int, tmp_path: Path) -> None:
+        """What a power loss has left of the last line is cut off."""
+        path = tmp_path / "r.jsonl"
+        line = json.dumps({"t": 0.0, "tree": {"a" * 200_000: {}}}, separators=(",", ":"))
+        path.write_text(f"{line}\n{line[:size]}")
+        recorder = Recorder(str(path), limit=1 << 30)
+        recorder.add(1.0, {}, {})
+        recorder.close()
+        assert [json.loads(line)["t"] for line in path.read_text().splitlines()] == [0.0, 1.0]
+        path.write_text(line[:size])
+        recorder = Recorder(str(path), limit=1 << 30)
+        recorder.close()
+        assert path.read_text() == ""
+
+    @pytest.mark.parametrize("text", ["x", "kind: OOMConfig\n", '{"id":"0"}\n'])
+    def test_another_file(self, text: str, tmp_path: Path) -> None:
+        """It is not appended to."""
+        path = tmp_path / "precious"
+        path.write_text(text)
+        with pytest.raises(MachineError, match="is no recording"):
+            Recorder(str(path), limit=1)
+        assert path.read_text() == text
 
     @pytest.mark.parametrize("is_read", [False, True])
     def test_fifo(self, tmp_path: Path, is_read: bool) -> None:
@@ -386,6 +422,25 @@ class TestMetricsServer:
                 time.sleep(0.05)
             else:
                 pytest.fail("no room again")
+        finally:
+            server.close()
+
+    def test_no_thread(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where none can be started for a while, there is room again afterwards."""
+        server = MetricsServer("127.0.0.1", 0, lambda: "memqos_x 1\n")
+        start = threading.Thread.start
+
+        def refuse(_thread: threading.Thread) -> None:
+            raise RuntimeError
+
+        try:
+            monkeypatch.setattr(threading.Thread, "start", refuse)
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+                    assert client.recv(1) == b""
+            monkeypatch.setattr(threading.Thread, "start", start)
+            with urllib.request.urlopen(f"http://{server.place}/metrics") as answer:
+                assert answer.read() == b"memqos_x 1\n"
         finally:
             server.close()
 

@@ -60,13 +60,13 @@ def run_watchers(
         systemd=systemd,
         timeout=timeout,
     )
-    if result.status:
-        raise RuntimeError(f"{script}: status {result.status}: {result.stdout}{result.stderr}")
-    answer: dict[str, Any] = json.loads(result.files["answer"])
     complaints = "".join(
         f"{name}: {text.decode('utf-8', 'replace')}\n"
         for name, text in sorted(result.files.items())
         if name.endswith(".err") and text
     )
     told = f"{result.seconds:.1f} s\n{result.stdout}{result.stderr}{complaints}"
+    if result.status:
+        raise RuntimeError(f"{script}: status {result.status}: {told}")
+    answer: dict[str, Any] = json.loads(result.files["answer"])
     return {**answer, "told": told}

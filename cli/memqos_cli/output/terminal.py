@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TextIO
 
 
-__all__ = ["colour", "note", "printable", "table", "wrap", "write", "write_bytes"]
+__all__ = ["colour", "note", "offer", "printable", "table", "wrap", "write", "write_bytes"]
 
 _COLOURS = {"green": "32", "yellow": "33", "red": "31"}
 
@@ -32,6 +35,29 @@ def note(text: str) -> None:
     with suppress(OSError):  # nobody listens; the answer matters more
         sys.stderr.write(f"memqos: {printable(text)}\n")
         sys.stderr.flush()
+
+
+def offer(stream: TextIO, line: str) -> None:
+    """Write a line, cut to what fits a pipe at once, without waiting for a reader.
+
+    Raises:
+        OSError: it cannot be written; BlockingIOError where nobody reads, and the line is dropped.
+    """
+    stream.flush()
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # no file
+        stream.write(line)
+        stream.flush()
+        return
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    if not poll.poll(0):
+        raise BlockingIOError(errno.EAGAIN, "nobody reads it")
+    data = line.encode("utf-8", "replace")
+    if len(data) > select.PIPE_BUF:
+        data = data[: select.PIPE_BUF - 1] + b"\n"
+    os.write(descriptor, data)
 
 
 def write(text: str) -> None:

@@ -128,6 +128,11 @@ def number(path: str, name: str) -> int:
     return int(words[words.index(name) + 1])
 
 
+def cpu_ms(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU time that a process has had, to the nanosecond: ticks are too coarse."""
+    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e6
+
+
 def available_mib() -> int:
     """Return MemAvailable."""
     return number("/proc/meminfo", "MemAvailable:") // 1024

@@ -6,6 +6,7 @@ its memory.high again and again. The answer is JSON in the file `answer`.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from tests.guest.scripts.node import MOUNT, make, number, run, wait_for
+from tests.guest.scripts.node import MOUNT, cpu_ms, make, number, run, wait_for
 
 
 # One in five is Guaranteed, which the trigger reads one by one, and one BestEffort.
@@ -62,18 +63,15 @@ def start_memqos() -> subprocess.Popen[bytes]:
 def start_nohang() -> subprocess.Popen[bytes]:
     """Start nohang at the same interval, with its check of pressure."""
     config = Path("/etc/nohang/nohang.conf").read_text()
-    for name in ("min_sleep", "max_sleep", "over_sleep"):
-        config = config.replace(f"\n{name} = ", f"\n{name} = {INTERVAL}\n# ")
-    config = config.replace("psi_checking_enabled = False", "psi_checking_enabled = True")
+    wanted = dict.fromkeys(("min_sleep", "max_sleep", "over_sleep"), str(INTERVAL))
+    for name, value in {**wanted, "psi_checking_enabled": "True"}.items():
+        config, times = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", config)
+        if times != 1:
+            raise SystemExit(f"{name} is set {times} times in nohang's configuration")
     Path("nohang.conf").write_text(config)
     command = ["/usr/sbin/nohang", "--monitor", "--config", "nohang.conf"]
     with Path("nohang.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log)
-
-
-def cpu_ms(process: subprocess.Popen[bytes]) -> float:
-    """Return the CPU time that a process has had, to the nanosecond: ticks are too coarse."""
-    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e6
 
 
 def rss_kib(process: subprocess.Popen[bytes]) -> int:

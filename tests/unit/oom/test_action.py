@@ -96,6 +96,17 @@ def test_scores_that_json_lacks(score: float, expected: str) -> None:
     assert json.loads(record_line(record), parse_constant=refuse)["score"] == expected
 
 
+def test_thousands_of_processes() -> None:
+    """A pod cannot make the log so large that it cannot be read again."""
+    names = tuple(f"\x01 {number} {'x' * 4000}" for number in range(3000))
+    record = ActionRecord(id=0, time=0.0, outcome="killed", trigger_context="{}", processes=names)
+    line = record_line(record)
+    assert len(line) < 70_000
+    processes = json.loads(line)["processes"]
+    assert processes[:-1] == list(names[: len(processes) - 1])
+    assert processes[-1] == f"and {3000 - len(processes) + 1} more"
+
+
 def test_names_that_are_not_utf8() -> None:
     """A line can be encoded and read back, whatever a process calls itself."""
     name = b"caf\xe9 \xc3\xa9".decode("utf-8", "surrogateescape")

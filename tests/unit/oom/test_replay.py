@@ -144,6 +144,14 @@ def test_malformed_samples(document: object, path: str) -> None:
     assert raised.value.path == path
 
 
+def test_another_watcher_began() -> None:
+    """Where time goes back nothing is known of what was before, a trigger neither."""
+    found = [parse_sample({"t": t, "tree": {}}) for t in (900, 0, 3, 6)]
+    config = check_documents([], trigger='time_since_trigger > duration("5s")')
+    assert isinstance(config, OOMConfig)
+    assert fires(list(replay(found, config, LAYOUTS["talos"]))) == [0, 1, 3]
+
+
 def test_the_widest_times() -> None:
     """What is within the bounds can be replayed, also with a trigger in between."""
     found = [parse_sample({"t": t, "tree": {}}) for t in (-1e12, 1e12)]
