@@ -170,17 +170,19 @@ def _share_available(step: Step) -> float | None:
 
 def _repeated_fires(fires: Sequence[Step]) -> Iterator[str]:
     for last, step in pairwise(fires):
-        if (step.seconds - last.seconds) * 1e9 >= _CACHE_REFILL_NS:
+        if not 0 <= (step.seconds - last.seconds) * 1e9 < _CACHE_REFILL_NS:
             continue
+        if _victim(last) is None or _victim(step) is None:
+            continue  # nobody was killed
         head = f"the fire at {step.seconds:g} s follows one at {last.seconds:g} s"
-        if _victim(step) is not None and _victim(step) == _victim(last):
+        if _victim(step) == _victim(last):
             yield f"{head}, whose victim would be gone by then: follow kills to see who is next"
             continue
         share = _share_available(step)
         free = "" if share is None or share < _PLENTY_SHARE else " although memory is free again"
         yield (
             f"{head}{free}: caches that refill after a kill stall like starvation, so "
-            f"{_victim(step) or 'nobody'} may be innocent"
+            f"{_victim(step)} may be innocent"
         )
 
 
