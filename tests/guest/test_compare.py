@@ -13,13 +13,13 @@ from tests.support.watchers import run_watchers
 
 
 MEMQOS, OTHERS = "memqos watch-oom", ("nohang", "earlyoom")
-REST_SECONDS, LONGEST_SECONDS = 1, 90
+REST_SECONDS, LONGEST_SECONDS, ATTEMPTS = 1, 60, 3
 
 
 @pytest.fixture(scope="module")
 def answer(watcher_guest: Guest) -> dict[str, Any]:
     """Starve the node once for each."""
-    arguments = (str(REST_SECONDS), str(LONGEST_SECONDS), MEMQOS, *OTHERS)
+    arguments = (str(REST_SECONDS), str(LONGEST_SECONDS), str(ATTEMPTS), MEMQOS, *OTHERS)
     found = run_watchers(watcher_guest, "compare.py", *arguments, timeout=600)
     sys.stdout.write(f"\nguest: {found['told']}")
     return found

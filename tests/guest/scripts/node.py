@@ -198,6 +198,12 @@ def starve(path: str) -> list[str]:
     return expected
 
 
+def end(hog: str) -> None:
+    """End a hog that nobody has killed."""
+    (MOUNT / hog / "cgroup.kill").write_text("1")
+    wait_for_end(hog)
+
+
 def furnish() -> None:
     """Make what the services read, and have the kernel reclaim as it did before 6.1."""
     # The multi-generational LRU stalls services less, and at other times on each run.

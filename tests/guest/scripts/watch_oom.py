@@ -24,6 +24,7 @@ from tests.guest.scripts.node import (
     available_mib,
     clear,
     commands,
+    end,
     furnish,
     make,
     number,
@@ -33,7 +34,6 @@ from tests.guest.scripts.node import (
     serve,
     starve,
     wait_for,
-    wait_for_end,
     wait_for_use,
 )
 
@@ -124,12 +124,6 @@ def provoke(hog: str, watch: Watch) -> tuple[list[str], bool]:
             sys.stderr.write(f"{file.parent.name}: {file.read_text()}")
         end(hog)
     return expected, False
-
-
-def end(hog: str) -> None:
-    """End a hog that nobody has killed."""
-    (MOUNT / hog / "cgroup.kill").write_text("1")
-    wait_for_end(hog)
 
 
 def starving(name: str, *, dry_first: bool) -> dict[str, Any]:
