@@ -63,7 +63,7 @@ def start_memqos() -> subprocess.Popen[bytes]:
 def start_nohang() -> subprocess.Popen[bytes]:
     """Start nohang at the same interval, with its check of pressure."""
     config = Path("/etc/nohang/nohang.conf").read_text()
-    wanted = dict.fromkeys(("min_sleep", "max_sleep", "over_sleep"), str(INTERVAL))
+    wanted = dict.fromkeys(("min_sleep", "max_sleep"), str(INTERVAL))
     for name, value in {**wanted, "psi_checking_enabled": "True"}.items():
         config, times = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", config)
         if times != 1:
