@@ -366,15 +366,13 @@ class TestReplayOOM:
         recording, preferences = tmp_path / "r.jsonl", tmp_path / "pods"
         empty = {**files, "cgroup.events": "populated 0\n"}
         unknown = {"memory.current": "1000\n"}
-        for (never, other), (held, arguments) in product(
-            (uids, uids[::-1]),
-            (
-                (files, ("--preferences", preferences)),
-                (files, ("--protect-uid", "UID")),
-                (empty, ("--skip-unpopulated",)),
-                (unknown, ("--skip-unknown-limit",)),
-            ),
-        ):
+        guards: list[tuple[dict[str, str], list[str | Path]]] = [
+            (files, ["--preferences", preferences]),
+            (files, ["--protect-uid", "UID"]),
+            (empty, ["--skip-unpopulated"]),
+            (unknown, ["--skip-unknown-limit"]),
+        ]
+        for (never, other), (held, arguments) in product((uids, uids[::-1]), guards):
             preferences.write_text(f"{never} never\n")
             pods = {f"kubepods/besteffort/pod{never}": held}
             pods[f"kubepods/besteffort/pod{other}"] = files
