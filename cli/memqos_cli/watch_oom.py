@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import gc
-import os
 import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import click
-from attrs import define, evolve, field
+from attrs import evolve
 
 from memqos.adapters.action_log import ActionLog
 from memqos.adapters.cgroup_tree import CGROUP_MOUNT, check_v2, read_mglru
-from memqos.adapters.files import machine_error, write_atomically
-from memqos.adapters.hooks import run_hook
 from memqos.adapters.host import Host
 from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
 from memqos.adapters.recorder import Recorder
@@ -29,12 +24,12 @@ from memqos.adapters.self_protection import (
     lock_memory,
     lower_oom_score,
     notify,
+    release_memory,
     reserved_memory,
 )
 from memqos.adapters.signals import SignalClock
-from memqos.adapters.watch import Observation, Watcher
-from memqos.errors import InputError, MachineError, MemqosError
-from memqos.oom.action import ActionRecord, NoKill
+from memqos.adapters.watch import Watcher
+from memqos.errors import InputError, MemqosError
 from memqos.oom.config import DEFAULT_TRIGGER, OOMConfig, check_documents, is_oom_config
 from memqos.oom.guards import Guards
 from memqos.quantity import parse_quantity
@@ -57,23 +52,18 @@ from memqos_cli.options import (
     require_one_stdin,
     root_option,
 )
-from memqos_cli.output.oom_metrics import Counters
-from memqos_cli.output.terminal import note, offer, printable
+from memqos_cli.output.terminal import note
+from memqos_cli.output.watch_outputs import WatchOutputs, announce
 
 
 __all__ = ["command"]
 
 # Above sshd and systemd-journald, below everything that may be chosen.
 _OOM_SCORE = -900
-# A write is an fsync, and nobody looks more often.
-_TEXTFILE_SECONDS = 5
-# A node that is too slow for the interval is late all the time.
-_LATE_SECONDS = 10
 _MGLRU = (
     "the multi-generational LRU is on: services that read again what was reclaimed may not count "
     "as waiting under it, and the default trigger may stay silent"
 )
-_VERBS: Mapping[str, str] = {NoKill.DRY_RUN: "would kill", NoKill.HELD_BACK: "held back from"}
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -199,6 +189,7 @@ def command(
     require_one_stdin(config, preferences)
     if actions is not None and actions == textfile:
         raise click.UsageError("--actions and --textfile name the same file")
+    _leave_openssl_out()
     checked = require_valid(load_config(config, swap=swap))
     mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
     check_v2(host, root=cgroup_root)
@@ -225,14 +216,15 @@ def command(
         kill=kill,
         record=record is not None,
         meminfo=host.resolve("proc/meminfo"),
-        before=partial(_hook, before_kill, hook_seconds),
-        after=partial(_hook, after_kill, hook_seconds),
+        before=_hook(before_kill, hook_seconds),
+        after=_hook(after_kill, hook_seconds),
     )
     reloads = [partial(_reload_config, watcher, config)]
     if preferences is not None:
         reloads.append(partial(_reload_preferences, watcher, preferences))
     with ExitStack() as stack:
         clock = stack.enter_context(SignalClock())
+        release_memory()
         if kill if protect_self is None else protect_self:
             problems = (
                 lock_memory(),
@@ -243,7 +235,7 @@ def command(
                 note(f"cannot protect itself: {problem}")
         log = None if actions is None else ActionLog(actions)
         is_sole = not (kill or actions or textfile or record or listen)
-        outputs = _Outputs(is_sole=is_sole, actions=log, textfile=textfile)
+        outputs = WatchOutputs(is_sole=is_sole, actions=log, textfile=textfile)
         if actions is not None:
             import tempfile  # noqa: F401  # for the first action: memory is short then
         if record is not None:
@@ -260,102 +252,10 @@ def command(
     click.get_current_context().exit(INTERRUPTED if ended is signal.SIGINT else YES)
 
 
-@define(kw_only=True)
-class _Outputs:
-    """Where a cycle is told.
-
-    Attributes:
-        is_sole: whether standard output is all there is: once nobody reads it, the watch is over.
-    """
-
-    is_sole: bool
-    actions: ActionLog | None
-    textfile: str | None
-    recorder: Recorder | None = None
-    counters: Counters = field(factory=Counters)
-    _next_textfile: float = 0
-    _next_late: float = 0
-    _failed: dict[str, str] = field(factory=dict)
-    # Of the last cycle: as long as it stays the same, it is told once.
-    _complaint: str | None = None
-
-    def tell(self, seen: Observation, watcher: Watcher, seconds: float) -> None:
-        """Tell one cycle, wherever that was asked for; a full disk must not end the watch.
-
-        No output keeps another from being written. The action log, which is to last, comes first.
-        """
-        self.counters.add(seen.cycle, seen.action)
-        complaint = _complaint(seen)
-        if complaint is not None and complaint != self._complaint:
-            _note(complaint)
-        self._complaint = complaint
-        if seen.action is not None:
-            self._tell_action(seen.action)
-            if watcher.guards.available_bytes is not None and seen.available_bytes is None:
-                _note("MemAvailable cannot be read, and --unless-available holds nothing back")
-        if self.recorder is not None:
-            with self._telling("recording"):
-                self.recorder.add(seconds, seen.tree, watcher.recorded_proc())
-        if seen.action is not None or seconds >= self._next_textfile:
-            self._next_textfile = seconds + _TEXTFILE_SECONDS
-            self.write_textfile()
-
-    def late(self, missed: int, seconds: float) -> None:
-        """Count ticks that were missed, and tell it, but not all the time."""
-        self.counters.late(missed)
-        if seconds >= self._next_late:
-            self._next_late = seconds + _LATE_SECONDS
-            _note(f"a cycle was late and {missed} ticks were missed")
-
-    def _tell_action(self, action: ActionRecord) -> None:
-        if self.actions is not None:
-            with self._telling("actions"):
-                self.actions.add(action)
-        with self._telling("output"):
-            try:
-                offer(sys.stdout, f"{_line(action)}\n")
-            except BrokenPipeError:
-                if self.is_sole:
-                    raise
-                raise MachineError("standard output", os.strerror(errno.EPIPE)) from None
-            except OSError as error:
-                raise machine_error("standard output", error) from error
-
-    def write_textfile(self) -> None:
-        """Write the metrics, if that was asked for."""
-        if self.textfile is not None:
-            with self._telling("textfile"):
-                write_atomically(self.textfile, self.counters.render().encode())
-
-    @contextmanager
-    def _telling(self, name: str) -> Iterator[None]:
-        """Tell what keeps an output from being written, once as long as it stays the same."""
-        try:
-            yield
-        except MemqosError as error:
-            if self._failed.get(name) != str(error):
-                _note(f"cannot write: {error}")
-            self._failed[name] = str(error)
-        else:
-            self._failed.pop(name, None)
-
-
-def _complaint(seen: Observation) -> str | None:
-    if "memory.pressure" not in seen.tree.get("", {}):
-        return "the root's memory.pressure cannot be read: nobody is seen to wait for memory"
-    return seen.cycle.error
-
-
-def _note(text: str) -> None:
-    """Write one line to standard error, if somebody reads it."""
-    with suppress(OSError):
-        offer(sys.stderr, f"memqos: {printable(text)}\n")
-
-
 def _loop(
     watcher: Watcher,
     clock: SignalClock,
-    outputs: _Outputs,
+    outputs: WatchOutputs,
     *,
     reloads: Iterable[Callable[[], None]],
     cycles: int | None,
@@ -371,7 +271,7 @@ def _loop(
             notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
             for reload in reloads:
                 reload()
-            gc.collect()  # expressions are full of cycles, and this happens rarely
+            release_memory()
             notify("READY=1")
             tick = min(tick, clock.now_ns() + watcher.config.interval_ns)
             continue
@@ -381,7 +281,7 @@ def _loop(
         layout = watcher.layout.name
         seen = watcher.observe()
         if watcher.layout.name != layout:
-            _note(f"the layout is {watcher.layout.name} now; it was {layout}")
+            announce(f"the layout is {watcher.layout.name} now; it was {layout}")
         outputs.tell(seen, watcher, (tick - start) / 1e9)
         if pets:
             notify("WATCHDOG=1")
@@ -404,16 +304,16 @@ def _reload_config(watcher: Watcher, name: str | None) -> None:
         documents = read_oom_documents(name)
         checked = check_documents(documents, swap=watcher.config.swap)
     except MemqosError as error:
-        _note(f"the configuration stays as it was: {error}")
+        announce(f"the configuration stays as it was: {error}")
         return
     if isinstance(checked, OOMConfig):
         watcher.config = checked
-        _note("the configuration was read again")
+        announce("the configuration was read again")
         if name is not None and not any(map(is_oom_config, documents)):
-            _note(f"{name}: no OOMConfig in it: Talos' defaults apply")
+            announce(f"{name}: no OOMConfig in it: Talos' defaults apply")
         return
     for problem in checked:
-        _note(f"the configuration stays as it was: {problem_line(problem)}")
+        announce(f"the configuration stays as it was: {problem_line(problem)}")
 
 
 def _reload_preferences(watcher: Watcher, name: str) -> None:
@@ -422,10 +322,10 @@ def _reload_preferences(watcher: Watcher, name: str) -> None:
         _require_file(name)
         preferences = read_preferences(name)
     except MemqosError as error:
-        _note(f"the preferences stay as they were: {error}")
+        announce(f"the preferences stay as they were: {error}")
         return
     watcher.guards = evolve(watcher.guards, preferences=preferences)
-    _note("the preferences were read again")
+    announce("the preferences were read again")
 
 
 def _require_file(name: str | None) -> None:
@@ -433,19 +333,22 @@ def _require_file(name: str | None) -> None:
         raise InputError("standard input cannot be read again")
 
 
-def _hook(command: str | None, seconds: float, path: str, outcome: str = "") -> None:
-    problem = command and run_hook(command, seconds, victim=path, outcome=outcome)
-    if problem:
-        _note(f"hook {command!r}: {problem}")
+def _leave_openssl_out() -> None:
+    """Keep 3.5 MB out of locked memory: lark loads hashlib for a cache that nobody uses here.
+
+    Without OpenSSL's, hashlib has hashes of its own.
+    """
+    sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # how imports are refused
 
 
-def _line(action: ActionRecord) -> str:
-    if action.path is None:
-        return "trigger fired: nobody is eligible"
-    who = f"{printable(action.path)} (score {action.score:g})"
-    verb = _VERBS.get(action.outcome)
-    if verb is not None:
-        return f"trigger fired: {verb} {who}"
-    count = len(action.processes)
-    error = "" if action.error is None else f": {printable(action.error)}"
-    return f"trigger fired: {action.outcome} {who}, {count} processes gone{error}"
+def _hook(command: str | None, seconds: float) -> Callable[..., None] | None:
+    if command is None:
+        return None
+    from memqos.adapters.hooks import run_hook  # half a MiB that few need
+
+    def run(path: str, outcome: str = "") -> None:
+        problem = run_hook(command, seconds, victim=path, outcome=outcome)
+        if problem:
+            announce(f"hook {command!r}: {problem}")
+
+    return run

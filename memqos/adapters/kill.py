@@ -30,6 +30,8 @@ _PROCESS_MRELEASE = 448
 _PID = re.compile(r"[1-9][0-9]{0,8}\n?")
 # None of a cgroup's files is a link, nor makes a reader wait.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# One of them at least has every cgroup that can be killed.
+_FILES = ("cgroup.kill", "cgroup.procs", "cgroup.events")
 # Where our own cgroup namespace is mounted, whichever mount is watched.
 _OWN_MOUNT = "/sys/fs/cgroup"
 _WAIT_SECONDS = 2.0
@@ -143,6 +145,8 @@ def kill_cgroup(target: KillTarget) -> KillReport:
             or os.path.realpath(target.path) != target.place
         ):
             return KillReport(outcome=KillOutcome.REFUSED, error="it is another cgroup by now")
+        if not any(os.access(f"{target.path}/{name}", os.F_OK) for name in _FILES):
+            return KillReport(outcome=KillOutcome.FAILED, error="it is no cgroup")
         if _is_populated(folder) is False:
             return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")
         pids = _pids(target.path)

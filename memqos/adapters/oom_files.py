@@ -23,7 +23,6 @@ from memqos.oom.replay import Sample, parse_sample
 
 
 __all__ = [
-    "KeptFile",
     "list_tops",
     "read_attributes",
     "read_layout",
@@ -35,8 +34,6 @@ __all__ = [
 
 _LARGEST_FILE = 64 * 1024
 _LONGEST_LINE = 64 * 1024 * 1024
-# Of a kept file before it is opened anew.
-_READS = 20
 
 
 def read_oom_documents(name: str | None) -> list[object]:
@@ -134,41 +131,6 @@ def read_layout(
                 inodes[path] = os.stat(folder).st_ino
         tree[path] = _texts(folder, names)
     return tree
-
-
-class KeptFile:
-    """A small file of a cgroup that is read again and again, and kept open: to open it costs more.
-
-    It is opened anew all the same every now and then, as something else may stand there by then.
-
-    Attributes:
-        path: the file.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._descriptor: int | None = None
-        self._reads = 0
-
-    def read(self) -> bytes | None:
-        """Read it, None where that cannot be done."""
-        self._reads += 1
-        if self._reads > _READS:
-            self.close()
-        try:
-            if self._descriptor is None:
-                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                self._descriptor, self._reads = os.open(self.path, flags), 1
-            return os.pread(self._descriptor, 4096, 0)
-        except OSError:
-            self.close()
-            return None
-
-    def close(self) -> None:
-        """Close it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 def list_tops(mount: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ __all__ = [
     "lower_oom_score",
     "notify",
     "raise_oom_score",
+    "release_memory",
     "reserved_memory",
 ]
 
@@ -30,6 +32,16 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _OOM_SCORE = "/proc/self/oom_score_adj"
 # A file that is gone, and one of a container's cgroup, which is mounted read-only.
 _NOT_OURS = (errno.ENOENT, errno.EROFS)
+
+
+def release_memory() -> None:
+    """Give back what is no longer used: expressions are read with much more than they need later.
+
+    They are full of cycles, too.
+    """
+    gc.collect()
+    with suppress(AttributeError):  # musl has none
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def lock_memory() -> str | None:

@@ -37,11 +37,11 @@ class SignalClock:
 
     def wait(self, deadline_ns: int) -> signal.Signals | None:
         """Wait for a signal until a monotonic time; None at that time."""
-        # The kernel hands out SIGHUP first, and a storm of it would keep the others back.
-        found = signal.sigtimedwait(_ENDS, 0)
-        if found is None:
-            left = max(0, deadline_ns - time.monotonic_ns())
-            found = signal.sigtimedwait(_AWAITED, left / 1e9)
+        left = max(0, deadline_ns - time.monotonic_ns())
+        found = signal.sigtimedwait(_AWAITED, left / 1e9)
+        if found is not None and found.si_signo == signal.SIGHUP:
+            # The kernel hands it out first, and a storm of it would keep the others back.
+            found = signal.sigtimedwait(_ENDS, 0) or found
         # Stopped and continued beyond the deadline, Python returns whatever lies on the stack.
         if found is None or found.si_signo not in _AWAITED:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,7 +19,8 @@ from memqos.adapters.kill import (
     identify_target,
     kill_cgroup,
 )
-from memqos.adapters.oom_files import KeptFile, list_tops, read_attributes, read_layout
+from memqos.adapters.oom_files import read_attributes, read_layout
+from memqos.adapters.pressure_watch import PressureWatch
 from memqos.errors import InputError, MachineError
 from memqos.oom.action import ActionRecord, NoKill, trigger_context
 from memqos.oom.config import OOMConfig
@@ -28,15 +29,17 @@ from memqos.oom.handler import (
     Cycle,
     HandlerState,
     Outcome,
+    run_cycle,
+)
+from memqos.oom.layout import LAYOUTS, TOPS, Layout, Tree, detect_layout
+from memqos.oom.meminfo import meminfo_bytes
+from memqos.oom.rest import (
     asked_spans,
     is_steady,
     rested,
-    run_cycle,
     stays_quiet,
+    watched_cgroups,
 )
-from memqos.oom.layout import Layout, Tree, detect_layout
-from memqos.oom.meminfo import meminfo_bytes
-from memqos.oom.metrics import is_pressure
 from memqos.oom.victim import MOUNT, Candidate, Scored
 
 
@@ -62,6 +65,15 @@ class Observation:
     cycle: Cycle
     action: ActionRecord | None
     available_bytes: int | None = None
+
+
+@frozen(kw_only=True)
+class _Rest:
+    """A rest that begins: what is seen all the while, and what it was seen with."""
+
+    seen: Observation
+    config: OOMConfig
+    layout: Layout
 
 
 @define(kw_only=True)
@@ -98,36 +110,34 @@ class Watcher:
     _actions: int = field(default=0, init=False)
     # As they were when the candidates were read.
     _inodes: dict[str, int] = field(factory=dict, init=False)
-    # What is seen, and with which configuration, while the root's pressure is as it was.
-    _rest: Observation | None = field(default=None, init=False)
-    _rest_config: OOMConfig | None = field(default=None, init=False)
-    _rest_pressure: bytes = field(default=b"", init=False)
+    # Of the last cycle if further ones would be like it.
+    _rest: _Rest | None = field(default=None, init=False)
     _rested: bool = field(default=False, init=False)
-    _root: KeptFile = field(init=False)
+    _pressure: PressureWatch = field(init=False)
 
-    @_root.default
-    def _new_root(self) -> KeptFile:
-        return KeptFile(f"{self.mount}/memory.pressure")
+    @_pressure.default
+    def _new_pressure(self) -> PressureWatch:
+        return PressureWatch(self.mount)
 
     def observe(self) -> Observation:
         """Run one cycle now; at rest that is no more than seeing that nothing has changed."""
         now = time.monotonic_ns()
-        if (
-            self._rest is not None
-            and self.config is self._rest_config
-            and self._is_at_rest(self._root.read())
-            and stays_quiet(self.config, self._rest.cycle, now)
-        ):
+        rest = self._rest
+        if rest is not None and self._is_at_rest(rest, now):
             self._rested = True
-            return self._rest
-        if self._rested:
-            self._state, self._rested = rested(self._state), False
-        if self.follow_layout:
-            self._follow_layout()
+            return rest.seen
+        if rest is not None and self._rested:
+            self._state, self._rested = rested(self._state, rest.config, rest.layout), False
+        self._follow_layout()
         parts = self.layout.metrics
         names: tuple[str, ...] = _TRIGGER_FILES
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
+        # Talos' layout is also that of a node on which nothing tells yet.
+        may_change = self.follow_layout and self.layout is LAYOUTS["talos"]
+        layouts = LAYOUTS.values() if may_change else (self.layout,)
+        watched = {path for layout in layouts for path in watched_cgroups(self.config, layout)}
+        self._pressure.remember(watched, asked_spans(self.config))
         tree = read_layout(self.mount, parts, self._names(names))
         cycle = self._run_cycle(tree, now)
         while (own := self._own_victim(cycle)) is not None:
@@ -137,12 +147,8 @@ class Watcher:
         self._rest = None
         if cycle.outcome is not Outcome.FIRE:
             seen = Observation(tree=tree, cycle=cycle, action=None)
-            pressure = tree[""].get("memory.pressure")
-            if pressure is None or not is_pressure(pressure) or self.record:
-                return seen
-            if is_steady(self.config, cycle):
-                self._rest, self._rest_config = seen, self.config
-                self._rest_pressure = pressure.encode()
+            if not self.record and is_steady(self.config, cycle):
+                self._rest = _Rest(seen=seen, config=self.config, layout=self.layout)
             return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
@@ -150,19 +156,12 @@ class Watcher:
         self._state = evolve(self._state, last_trigger_ns=time.monotonic_ns())
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
 
-    def _is_at_rest(self, pressure: bytes | None) -> bool:
-        """Tell whether the root's pressure is as it was, but for what nobody asks for."""
-        if pressure == self._rest_pressure:  # nearly always
-            return True
-        spans = "|".join(asked_spans(self.config)).encode()
-        before, now = (
-            re.findall(rb"^\w+|(?:%b)=\S+" % spans, text or b"", re.MULTILINE)
-            for text in (self._rest_pressure, pressure)
+    def _is_at_rest(self, rest: _Rest, now: int) -> bool:
+        return (
+            self.config is rest.config
+            and self._pressure.is_still()
+            and stays_quiet(rest.config, rest.seen.cycle, now)
         )
-        if before != now:
-            return False
-        self._rest_pressure = pressure or b""
-        return True
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(
@@ -182,10 +181,13 @@ class Watcher:
         return path if path and holds_us(self.mount, path) else None
 
     def _follow_layout(self) -> None:
-        with suppress(InputError, MachineError):
-            layout = detect_layout(list_tops(self.mount))
+        if not self.follow_layout:
+            return
+        tops = [top for top in TOPS if os.access(f"{self.mount}/{top}", os.F_OK)]
+        with suppress(InputError):
+            layout = detect_layout(tops) if tops else self.layout
             if layout is not self.layout:  # its cgroups are new to us, but need not be new
-                self.layout, self._state = layout, evolve(self._state, rested=False)
+                self.layout, self._state = layout, evolve(self._state, rested=frozenset())
 
     def _names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return (*names, *SWAP_FILES) if self.config.swap else names

@@ -8,18 +8,11 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
 from memqos.oom.expression import EvaluationError
 from memqos.oom.layout import Layout, Tree
-from memqos.oom.metrics import (
-    NEVER_NS,
-    PRESSURE_NAMES,
-    CollectError,
-    Figures,
-    collect,
-    known_at_rest,
-    metric_names,
-)
+from memqos.oom.metrics import NEVER_NS, CollectError, Figures, collect
 from memqos.oom.victim import Candidate, Selection, find_candidates, score_all, select_victim
 
 
@@ -28,11 +21,7 @@ __all__ = [
     "Cycle",
     "HandlerState",
     "Outcome",
-    "asked_spans",
-    "is_steady",
-    "rested",
     "run_cycle",
-    "stays_quiet",
 ]
 
 
@@ -52,12 +41,12 @@ class HandlerState:
     Attributes:
         previous: what the derivatives start from.
         last_trigger_ns: time of the last trigger, None before the first.
-        rested: whether cycles were left out since, as nobody waited for memory.
+        rested: classes in which nobody waited for memory, while cycles were left out.
     """
 
     previous: Mapping[str, Figures] = Factory(dict)
     last_trigger_ns: int | None = None
-    rested: bool = False
+    rested: frozenset[OOMClass] = frozenset()
 
 
 @frozen
@@ -142,64 +131,6 @@ def run_cycle(
     selection = select_victim(score_all(found, config.ranking), strict=config.strict)
     fired = HandlerState(previous=collected.previous, last_trigger_ns=now_ns)
     return _cycle(Outcome.FIRE, fired, values, clauses, selection)
-
-
-def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
-    """Tell whether further cycles are like this one, but for the time, while the node is at rest.
-
-    A task that waits for memory counts in its cgroup and in all above it, so while the root's
-    pressure file says the same (see `asked_spans`), nobody waits anywhere: rates of totals stay 0,
-    and so do averages that have come down to it. Nothing but the root's file needs to be read
-    then, on a node of any size. That a total goes down where a cgroup ends is not seen.
-
-    Args:
-        config: of the cycle.
-        cycle: the last one.
-    """
-    if cycle.outcome is not Outcome.NO_FIRE or not config.trigger.names.isdisjoint(_RESTLESS):
-        return False
-    asked = config.trigger.names & _AT_REST
-    # The rate of an average that is not 0 changes by itself.
-    asked |= {name.removeprefix("d_") for name in asked if not name.endswith("_total")}
-    return not any(_is_moving(cycle.values[name]) for name in asked)
-
-
-def asked_spans(config: OOMConfig) -> frozenset[str]:
-    """Return which numbers of a pressure file decide about a rest.
-
-    The totals always do, as they move with whoever waits. An average moves up to two seconds
-    later, so it does where the trigger asks for it.
-    """
-    asked = config.trigger.names & PRESSURE_NAMES
-    return frozenset({"total", *(name.rpartition("_")[2] for name in asked)})
-
-
-def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
-    """Tell whether the trigger does not fire later on, with all but the time as it was."""
-    last = cycle.state.last_trigger_ns
-    since = NEVER_NS if last is None else now_ns - last
-    try:
-        return not config.trigger.evaluate({**cycle.values, "time_since_trigger": since})
-    except EvaluationError:
-        return False
-
-
-def rested(state: HandlerState) -> HandlerState:
-    """Return the state after cycles that were not run: rates of memory figures begin anew."""
-    previous = {path: known_at_rest(figures) for path, figures in state.previous.items()}
-    return HandlerState(previous=previous, last_trigger_ns=state.last_trigger_ns, rested=True)
-
-
-# What is 0 at rest, and what can change all the same: figures of memory, and sums of totals, which
-# go down with a cgroup.
-_AT_REST = frozenset(
-    name for name in PRESSURE_NAMES if name.startswith("d_") or not name.endswith("_total")
-)
-_RESTLESS = frozenset((*metric_names(swap=True), "swap_total", "swap_free")) - _AT_REST
-
-
-def _is_moving(rate: Any) -> bool:
-    return any(rate.values()) if isinstance(rate, Mapping) else bool(rate)
 
 
 def _value(clause: Any, values: Mapping[str, Any]) -> bool | None:

@@ -13,7 +13,17 @@ from memqos.errors import InputError
 from memqos.oom.classes import OOMClass
 
 
-__all__ = ["LAYOUTS", "Layout", "Part", "Tree", "children", "detect_layout", "expand"]
+__all__ = [
+    "LAYOUTS",
+    "TOPS",
+    "Layout",
+    "Part",
+    "Tree",
+    "children",
+    "detect_layout",
+    "expand",
+    "summed_children",
+]
 
 #: cgroup directory (``""`` is the root) to file name to text
 Tree = Mapping[str, Mapping[str, str]]
@@ -123,6 +133,14 @@ LAYOUTS: Mapping[str, Layout] = {
 }
 
 
+_PODS = ("kubepods", _SYSTEMD)
+_UNIT_TOPS = ("system.slice", "init.scope")
+_TALOS_TOPS = ("podruntime", "init")
+
+#: The cgroups right below the root that tell one layout from another.
+TOPS = (*_PODS, *_UNIT_TOPS, *_TALOS_TOPS)
+
+
 def summed_children(layout: Layout) -> Layout:
     """Return a layout that adds up a class' children instead of reading its own cgroup.
 
@@ -135,17 +153,17 @@ def summed_children(layout: Layout) -> Layout:
 
 
 def detect_layout(directories: Collection[str]) -> Layout:
-    """Choose a layout by what stands at the top of a tree.
+    """Choose a layout by what stands at the top of a tree, as far as it is one of `TOPS`.
 
     Raises:
         InputError: both drivers' kubepods stand there.
     """
     tops = {path.partition("/")[0] for path in directories}
-    if {"kubepods", _SYSTEMD} <= tops:
+    if tops.issuperset(_PODS):
         raise InputError("both kubepods and kubepods.slice exist; say which with --layout")
     if _SYSTEMD in tops:
         return LAYOUTS["systemd"]
-    if {"system.slice", "init.scope"} & tops and not {"podruntime", "init"} & tops:
+    if not tops.isdisjoint(_UNIT_TOPS) and tops.isdisjoint(_TALOS_TOPS):
         return LAYOUTS["cgroupfs"]
     return LAYOUTS["talos"]
 

@@ -127,7 +127,7 @@ def collect(
     *,
     swap: bool = False,
     meminfo: str = "",
-    rested: bool = False,
+    rested: frozenset[OOMClass] = frozenset(),
 ) -> Collected:
     """Work out every metric of a sample.
 
@@ -139,8 +139,8 @@ def collect(
             really passed.
         swap: whether the variables of swap are wanted.
         meminfo: text of /proc/meminfo, for those of the node.
-        rested: whether nobody has waited for memory since `previous`, whatever came and went: a
-            cgroup that is new since had no pressure before this sample.
+        rested: classes in which nobody has waited for memory since `previous`, whatever came and
+            went: a cgroup that is new since had no pressure before this sample.
 
     Raises:
         CollectError: a pressure file lacks a line or a span, or the interval is not positive.
@@ -163,7 +163,7 @@ def collect(
         )
         _add(sums[oom_class], found)
         before = memory.get(path)
-        if rested and (before is None or any(found[at] < before[at] for at in _TOTALS)):
+        if oom_class in rested and _is_another(found, before):
             before = _NO_PRESSURE
         if before != found:
             _add(rates[oom_class], _rates(found, before, seconds))
@@ -179,6 +179,10 @@ def collect(
         for name, line in _SWAP_TOTALS.items():
             values[name] = meminfo_bytes(meminfo, line) or 0
     return Collected(values, memory)
+
+
+def _is_another(now: Figures, before: Figures | None) -> bool:
+    return before is None or any(now[at] < before[at] for at in _TOTALS)
 
 
 def _add(row: list[float], values: Figures) -> None:

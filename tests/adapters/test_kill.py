@@ -287,6 +287,13 @@ class TestKill:
         report = kill_cgroup(target(cgroup(tmp_path / "podx", events="populated 0\n")))
         assert (report.outcome, report.method) == (KillOutcome.EMPTY, "")
 
+    def test_no_cgroup(self, tmp_path: Path) -> None:
+        """Nothing was killed where nothing can be."""
+        folder = tmp_path / "podx"
+        folder.mkdir()
+        report = kill_cgroup(target(folder))
+        assert (report.outcome, report.error) == (KillOutcome.FAILED, "it is no cgroup")
+
     def test_gone(self, tmp_path: Path) -> None:
         """It went away between choice and kill."""
         report = kill_cgroup(

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -34,8 +33,7 @@ from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig, check_documents
-from memqos.oom.handler import Outcome
-from memqos.oom.layout import LAYOUTS, Part, detect_layout
+from memqos.oom.layout import Part, detect_layout
 from memqos.oom.preference import Preference
 
 
@@ -235,108 +233,6 @@ class TestRecorder:
         finally:
             if reader is not None:
                 os.close(reader)
-
-
-class TestRest:
-    """While nobody waits for memory, the root's pressure is all that is read."""
-
-    STILL = (
-        "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
-        "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
-    )
-
-    def test_rest(self, tmp_path: Path) -> None:
-        """A file that would fail a cycle is not noticed before somebody waits."""
-        root = tmp_path / "memory.pressure"
-        root.write_text(self.STILL)
-        (tmp_path / "system").mkdir()
-        watcher = watch(tmp_path)
-        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
-        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
-        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
-        root.write_text(self.STILL.replace("total=7", "total=8"))
-        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
-        (tmp_path / "system/memory.pressure").write_text(self.STILL)
-        assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
-
-    @pytest.mark.parametrize(
-        ("span", "is_noticed"), [("total", True), ("avg10", True), ("avg60", False)]
-    )
-    def test_what_is_asked_for(self, span: str, is_noticed: bool, tmp_path: Path) -> None:
-        """Of totals and avg10, by the default trigger; avg300 falls for minutes after a stall."""
-        root = tmp_path / "memory.pressure"
-        root.write_text(self.STILL.replace("avg300=0.00", "avg300=3.00"))
-        (tmp_path / "system").mkdir()
-        watcher = watch(tmp_path)
-        watcher.observe()
-        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
-        for value in (2, 1):
-            root.write_text(self.STILL.replace("avg300=0.00", f"avg300={value}.00"))
-            assert watcher.observe().cycle.outcome is Outcome.NO_FIRE
-        root.write_text(re.sub(rf"{span}=\S+", f"{span}=9.99", root.read_text()))
-        outcome = watcher.observe().cycle.outcome
-        assert (outcome is Outcome.COLLECT_ERROR) is is_noticed
-
-    def test_another_file(self, tmp_path: Path) -> None:
-        """One that stands in place of the root's pressure is read after 20 cycles."""
-        (tmp_path / "memory.pressure").write_text(self.STILL)
-        watcher = watch(tmp_path)
-        watcher.observe()
-        watcher.observe()
-        (tmp_path / "new").write_text("some avg10=0.00\n")
-        (tmp_path / "new").rename(tmp_path / "memory.pressure")
-        outcomes = [watcher.observe().cycle.outcome for _ in range(20)]
-        assert outcomes == [Outcome.NO_FIRE] * 19 + [Outcome.COLLECT_ERROR]
-
-    def test_garbled_pressure_is_no_rest(self, tmp_path: Path) -> None:
-        """It counts as 0, but it does not say that nobody waits."""
-        (tmp_path / "memory.pressure").write_text("garbage\n")
-        watcher = watch(tmp_path)
-        watcher.observe()
-        (tmp_path / "system").mkdir()
-        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
-        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
-
-    def test_another_layout_has_no_past(self, tmp_path: Path) -> None:
-        """Its cgroups are new to the watcher, but what they waited may be long ago."""
-        (tmp_path / "memory.pressure").write_text(self.STILL)
-        (tmp_path / "system.slice/x.service").mkdir(parents=True)
-        (tmp_path / "podruntime").mkdir()
-        watcher = watch(tmp_path)
-        watcher.follow_layout = True
-        watcher.observe()
-        watcher.observe()
-        (tmp_path / "system.slice/x.service/memory.pressure").write_text(self.STILL)
-        (tmp_path / "podruntime").rmdir()
-        (tmp_path / "memory.pressure").write_text(self.STILL.replace("total=7", "total=8"))
-        values = watcher.observe().cycle.values
-        assert watcher.layout.name == "cgroupfs"
-        assert values["qos_memory_full_total"][4] == 5.0
-        assert values["d_qos_memory_full_total"][4] == 0.0
-
-    @pytest.mark.parametrize("change", ["record", "trigger", "config", "gone"])
-    def test_no_rest(self, change: str, tmp_path: Path) -> None:
-        """A recording is whole; usage moves by itself; another configuration; no such file."""
-        (tmp_path / "memory.pressure").write_text(self.STILL)
-        (tmp_path / "system").mkdir()
-        trigger = "qos_memory_current[System] > 1e12" if change == "trigger" else None
-        watcher = watch(tmp_path, trigger)
-        watcher.record = change == "record"
-        watcher.observe()
-        if change == "config":
-            watcher.config = watch(tmp_path).config
-        if change == "gone":
-            (tmp_path / "memory.pressure").rename(tmp_path / "elsewhere")
-            watcher._root.close()
-        (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
-        assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
-
-
-def watch(mount: Path, trigger: str | None = None) -> Watcher:
-    """Make a watcher of Talos' layout."""
-    config = check_documents([], trigger=trigger)
-    assert isinstance(config, OOMConfig)
-    return Watcher(mount=str(mount), layout=LAYOUTS["talos"], config=config)
 
 
 class TestMetricsServer:

@@ -1,7 +1,4 @@
-"""watch-oom beside nohang and earlyoom under the same hog; a benchmark measures them.
-
-systemd-oomd is left to that, as it takes minutes to do nothing.
-"""
+"""watch-oom, nohang, earlyoom and systemd-oomd under the same hog; a benchmark measures them."""
 
 import sys
 from typing import Any
@@ -12,8 +9,10 @@ from tests.support.guest import Guest
 from tests.support.watchers import run_watchers
 
 
-MEMQOS, OTHERS = "memqos watch-oom", ("nohang", "earlyoom")
+MEMQOS, OTHERS, OOMD = "memqos watch-oom", ("nohang", "earlyoom"), "systemd-oomd"
 REST_SECONDS, LONGEST_SECONDS, ATTEMPTS = 1, 60, 3
+# systemd-oomd wants 30 s of pressure, unless told otherwise.
+OOMD_SECONDS = 20
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +37,15 @@ def test_a_whole_pod_or_a_process(answer: dict[str, Any]) -> None:
     """Only memqos leaves nothing of the pod."""
     left = {name: answer[name]["hog_left"] for name in (MEMQOS, *OTHERS)}
     assert left == {MEMQOS: False, "nohang": True, "earlyoom": True}
+
+
+def test_oomd_waits(watcher_guest: Guest) -> None:
+    """It knows whom it may kill, and does nothing in the time that the others need."""
+    arguments = (str(REST_SECONDS), str(OOMD_SECONDS), "1", OOMD)
+    found = run_watchers(watcher_guest, "compare.py", *arguments, timeout=300)
+    sys.stdout.write(f"\nguest: {found['told']}")
+    assert found["oom_kills"] == 0
+    assert found[OOMD]["alive"]
+    assert found[OOMD]["relief_s"] is None
+    assert found[OOMD]["hog_left"]
+    assert found[OOMD]["others_left"]

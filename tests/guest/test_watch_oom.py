@@ -16,6 +16,8 @@ LAYOUTS = ("talos", "cgroupfs", "systemd")
 SCENARIOS = ("fallbacks", "mechanics", *LAYOUTS)
 MOUNT = "/sys/fs/cgroup/"
 MIB = 1 << 20
+# Of the pod that is protected, as in the script.
+SAFE_MIB = 450
 PODRUNTIME, SYSTEM = "3", "4"
 
 
@@ -107,8 +109,16 @@ def test_the_services_recover(answer: dict[str, Any], layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_larger_one_is_protected(answer: dict[str, Any], layout: str) -> None:
+    """By the default ranking it would have been the hog's turn second."""
+    action = answer[layout]["kill"]["actions"][0]
+    assert action["path"] == MOUNT + answer[layout]["hog"]
+    assert 0 < action["score"] < SAFE_MIB * MIB
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_second_kill(answer: dict[str, Any], layout: str) -> None:
-    """For the seconds that follow, the default trigger holds still; SIGTERM ends it."""
+    """Beyond the default trigger's cool-down, too; SIGTERM ends it."""
     found = answer[layout]["kill"]
     assert len(found["actions"]) == 1
     assert 'memqos_oom_actions_total{outcome="killed"} 1\n' in found["metrics"]

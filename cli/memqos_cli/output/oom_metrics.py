@@ -35,7 +35,7 @@ class Counters:
 
     def add(self, cycle: Cycle, action: ActionRecord | None) -> None:
         """Count a cycle and what was done."""
-        self._cycles[str(cycle.outcome)] += 1
+        self._cycles[cycle.outcome] += 1
         if action is not None:
             self._actions[action.outcome] += 1
             self._processes += len(action.processes)

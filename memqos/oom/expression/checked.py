@@ -18,7 +18,7 @@ from memqos.oom.expression.environment import (
 )
 from memqos.oom.expression.problems import Problem, Problems, SyntaxProblemError
 from memqos.oom.expression.syntax import parse
-from memqos.oom.expression.tree import Call, Node, variables
+from memqos.oom.expression.tree import Call, Node, constant_keys, variables
 from memqos.oom.expression.types import BOOL, DOUBLE, DURATION, TIMESTAMP, Type
 
 
@@ -34,6 +34,7 @@ class Checked:
         environment: the names it may use.
         result: the type of its value.
         names: the variables it uses.
+        keys: by which it looks into those of them that are maps, None if it may be any.
         clauses: the operands of the outermost ``&&`` or ``||``, in order; the expression itself
             when there is none. What they hold in turn is not split.
         constant: its value when it depends on no variable, else None.
@@ -44,6 +45,7 @@ class Checked:
     environment: Environment = field(repr=False)
     result: Type
     names: frozenset[str]
+    keys: frozenset[int] | None
     clauses: tuple[Checked, ...] = field(repr=False)
     constant: Any
     evaluate: Callable[[Mapping[str, Any]], Any] = field(repr=False, eq=False)
@@ -128,6 +130,7 @@ def _compiled(text: str, environment: Environment, root: Node) -> Checked:
         environment=environment,
         result=root.type,
         names=names,
+        keys=constant_keys(root),
         clauses=(),
         constant=compiled.constant,
         evaluate=compiled.evaluate,

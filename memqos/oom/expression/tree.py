@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from attrs import define, field
 
-from memqos.oom.expression.types import ERROR, Type
+from memqos.oom.expression.types import ERROR, INT, Type
 
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Node",
     "Select",
     "children",
+    "constant_keys",
     "variables",
 ]
 
@@ -168,3 +169,36 @@ def variables(root: Node) -> Iterator[str]:
         if isinstance(node, Ident) and node.binding == "variable":
             yield node.name
         rest += children(node)
+
+
+def constant_keys(root: Node) -> frozenset[int] | None:
+    """Collect the keys by which a checked expression looks into maps among its variables.
+
+    None if it may look at any. The maps' keys are integers.
+    """
+    found: set[int] = set()
+    rest = [root]
+    while rest:
+        node = rest.pop()
+        match node:
+            case Call(function="_[_]" | "_[?_]", args=[Ident(binding="variable"), key]):
+                keys = [key]
+            case Call(
+                function="multiply_qos_vectors", args=[Ident(binding="variable"), Mapped() as map_]
+            ):
+                keys = [entry.key for entry in map_.entries]
+                rest += [entry.value for entry in map_.entries]
+            case Ident(binding="variable") if node.type.kind == "map":
+                return None
+            case _:
+                rest += children(node)
+                continue
+        for key in keys:
+            if key.type != INT or not _is_constant(key):
+                return None
+            found.add(key.value)
+    return frozenset(found)
+
+
+def _is_constant(node: Node) -> TypeGuard[Literal | Ident]:
+    return isinstance(node, Literal) or (isinstance(node, Ident) and node.binding == "constant")

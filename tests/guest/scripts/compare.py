@@ -65,14 +65,20 @@ def start_oomd() -> subprocess.Popen[bytes]:
     managed = {"mode": "kill", "path": f"/{parent}", "property": "ManagedOOMMemoryPressure"}
     reply = json.dumps({"parameters": {"cgroups": [managed]}, "continues": True})
 
+    is_told = threading.Event()
+
     def manage() -> None:
         connection, _ = server.accept()
         connection.recv(4096)
         connection.sendall(reply.encode() + b"\0")
+        is_told.set()
         time.sleep(1000)
 
     threading.Thread(target=manage, daemon=True).start()
-    return start("/usr/lib/systemd/systemd-oomd")
+    oomd = start("/usr/lib/systemd/systemd-oomd")
+    if not is_told.wait(60):
+        raise SystemExit("systemd-oomd does not ask whom it may kill")
+    return oomd
 
 
 WATCHERS: Mapping[str, Callable[[], subprocess.Popen[bytes]]] = {

@@ -25,6 +25,15 @@ SLOW_MIB = 96
 LONGEST = 60
 # The kernel's own OOM killer chooses by these if it must; it must not come to that.
 SERVICE_ADJ, POD_ADJ, HOG_ADJ = -999, 0, 1000
+# A configuration that needs no stall.
+THRESHOLD = """\
+apiVersion: v1alpha1
+kind: OOMConfig
+sampleInterval: 200ms
+triggerExpression: |
+  qos_memory_current[Besteffort] > 64.0 * double(MiB) && time_since_trigger > duration("4s")
+"""
+SAFE_UID = "5afe5afe-0000-4000-8000-000000000001"
 BESTEFFORT = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"
 
 
@@ -35,6 +44,8 @@ class Node(NamedTuple):
     init: str
     hog: str
     others: tuple[str, ...]
+    # The pod of `SAFE_UID`.
+    safe: str
 
 
 _UNITS = ("sshd", "udevd", "containerd", "kubelet")
@@ -44,12 +55,14 @@ NODES: Mapping[str, Node] = {
         "init",
         "kubepods/besteffort/podhog",
         ("kubepods/besteffort/podsmall", "kubepods/burstable/podburst", "kubepods/podsure"),
+        f"kubepods/besteffort/pod{SAFE_UID}",
     ),
     "cgroupfs": Node(
         tuple(f"system.slice/{name}.service" for name in _UNITS),
         "init.scope",
         "kubepods/besteffort/podhog",
         ("kubepods/besteffort/podsmall", "kubepods/burstable/podburst", "kubepods/podsure"),
+        f"kubepods/besteffort/pod{SAFE_UID}",
     ),
     "systemd": Node(
         tuple(f"system.slice/{name}.service" for name in _UNITS),
@@ -60,6 +73,7 @@ NODES: Mapping[str, Node] = {
             "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c.slice",
             "kubepods.slice/kubepods-pod0d.slice",
         ),
+        f"{BESTEFFORT}{SAFE_UID.replace('-', '_')}.slice",
     ),
 }
 

@@ -25,6 +25,7 @@ from tests.guest.scripts.node import (
     BESTEFFORT,
     MIB,
     MOUNT,
+    THRESHOLD,
     number,
     populated,
     run,
@@ -43,13 +44,6 @@ CONFIG = Path("/run/oom.yaml")
 POD = f"{BESTEFFORT}2d0f4f3f_9d1c.slice"
 POD_MIB = 80
 # Fires while the pod is there, once in four seconds.
-THRESHOLD = """\
-apiVersion: v1alpha1
-kind: OOMConfig
-sampleInterval: 200ms
-triggerExpression: |
-  qos_memory_current[Besteffort] > 64.0 * double(MiB) && time_since_trigger > duration("4s")
-"""
 # There is no journal here.
 WATCHDOG_SECONDS = 10
 TEST = f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\nStandardError=append:{LOG}\n"

@@ -21,6 +21,8 @@ from tests.guest.scripts.node import (
     BESTEFFORT,
     MOUNT,
     NODES,
+    SAFE_UID,
+    THRESHOLD,
     available_mib,
     clear,
     commands,
@@ -38,15 +40,12 @@ from tests.guest.scripts.node import (
 )
 
 
-THRESHOLD = """\
-apiVersion: v1alpha1
-kind: OOMConfig
-sampleInterval: 200ms
-triggerExpression: |
-  qos_memory_current[Besteffort] > 64.0 * double(MiB) && time_since_trigger > duration("4s")
-"""
 # Seconds until a node that starves must have been noticed.
 PATIENCE = 60
+# Of the default trigger, and a little more.
+COOL_DOWN = 6
+# So much has a pod that is protected, more than the hog will have.
+SAFE_MIB = 450
 HOOK = (
     "bash -c 'echo $MEMQOS_OUTCOME $MEMQOS_VICTIM >> hook;"
     " cat /proc/self/status /proc/self/oom_score_adj > hook.state'"
@@ -132,9 +131,12 @@ def starving(name: str, *, dry_first: bool) -> dict[str, Any]:
     for number_, path in enumerate((*node.others, node.init)):
         run(path, "sleep", f"100{number_}")
     make(node.hog)
-    watched = [node.hog, *node.others, *node.services, node.init]
-    dry = Watch(f"{name}-dry") if dry_first else None
-    kill = Watch(f"{name}-kill", "--kill")
+    run(f"{node.safe}/main", "memtool", "anon", str(SAFE_MIB))
+    wait_for_use(node.safe, SAFE_MIB)
+    watched = [node.hog, node.safe, *node.others, *node.services, node.init]
+    protect = ("--protect-uid", SAFE_UID)
+    dry = Watch(f"{name}-dry", *protect) if dry_first else None
+    kill = Watch(f"{name}-kill", "--kill", *protect)
     serve(node.services)
     answer: dict[str, Any] = {"hog": node.hog, "ready": kill.ready()}
     answer["protection"] = kill.protection()
@@ -153,7 +155,7 @@ def starving(name: str, *, dry_first: bool) -> dict[str, Any]:
     if not answer.get("killed"):
         answer["expected"], answer["killed"] = provoke(node.hog, kill)
     answer["after_kill"] = populated(*watched)
-    time.sleep(3)  # less than the default trigger's cool-down
+    time.sleep(COOL_DOWN)
     answer["kill"] = kill.stop()
     done = {path: len(times) for path, times in passes(node.services).items()}
     answer["recovered"] = wait_for(

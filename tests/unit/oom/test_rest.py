@@ -6,16 +6,16 @@ import pytest
 
 from memqos.oom.action import trigger_context
 from memqos.oom.config import OOMConfig, check_documents
-from memqos.oom.handler import (
-    Cycle,
-    HandlerState,
+from memqos.oom.handler import Cycle, HandlerState, run_cycle
+from memqos.oom.layout import LAYOUTS
+from memqos.oom.rest import (
     asked_spans,
     is_steady,
+    is_still,
     rested,
-    run_cycle,
     stays_quiet,
+    watched_cgroups,
 )
-from memqos.oom.layout import LAYOUTS
 
 
 TALOS = LAYOUTS["talos"]
@@ -99,7 +99,7 @@ def test_a_falling_average_has_no_rate() -> None:
     """Nobody has read how far it came down during the rest; the log has 0 for it."""
     chosen = config()
     falling = STILL.replace("avg300=0.00", "avg300=9.00")
-    state = rested(last_of(chosen, falling).state)
+    state = rested(last_of(chosen, falling).state, chosen, TALOS)
     tree = {"system": {"memory.pressure": falling.replace("avg300=9.00", "avg300=3.00")}}
     values = run_cycle(chosen, TALOS, state, tree, 10**12).values
     assert values["qos_memory_full_avg300"][4] == 3.0
@@ -140,7 +140,7 @@ def test_a_trigger_that_waits_for_a_time() -> None:
 def test_rates_of_figures_begin_anew() -> None:
     """After a rest the last usage is too old for a rate; the pressure is known to be the same."""
     chosen = config()
-    state = rested(last_of(chosen, STILL, current="5\n").state)
+    state = rested(last_of(chosen, STILL, current="5\n").state, chosen, TALOS)
     moved = STILL.replace("total=5", "total=1005")
     tree = {"system": {"memory.pressure": moved, "memory.current": "500\n"}}
     values = run_cycle(chosen, TALOS, state, tree, 10**12).values
@@ -150,8 +150,8 @@ def test_rates_of_figures_begin_anew() -> None:
 
 def test_what_began_meanwhile_had_no_pressure() -> None:
     """A cgroup made, or made anew, during the rest stood at 0 until the root's pressure moved."""
-    chosen = config()
-    state = rested(last_of(chosen, STILL).state)
+    chosen = config("d_qos_memory_full_total.exists(c, d_qos_memory_full_total[c] > 1e9)")
+    state = rested(last_of(chosen, STILL).state, chosen, TALOS)
     text = STILL.replace("total=5", "total=1000")
     fewer = STILL.replace("total=5", "total=3")
     tree = {"kubepods/pod1": {"memory.pressure": text}, "system": {"memory.pressure": fewer}}
@@ -167,3 +167,46 @@ def test_without_a_rest_there_is_no_rate() -> None:
     tree = {"kubepods/pod1": {"memory.pressure": STILL}, "system": {"memory.pressure": fewer}}
     rates = run_cycle(chosen, TALOS, state, tree, 10**12).values["d_qos_memory_full_total"]
     assert (rates[2], rates[4]) == (0.0, -4.0)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "paths"),
+    [
+        (None, ("init", "system", "podruntime")),
+        ("qos_memory_full_avg10[Guaranteed] > 1.0", ("kubepods",)),
+        ("qos_memory_full_avg10[?1].orValue(0.0) > 1.0", ("kubepods/burstable",)),
+        ("d_memory_full_avg10 + qos_memory_full_avg10[0] > 1.0", ("", "kubepods/besteffort")),
+        ('time_since_trigger > duration("1h")', ()),
+        (
+            "multiply_qos_vectors(qos_memory_full_avg10, {dyn(System): 1.0}) > 1.0",
+            tuple(part.path for part in TALOS.metrics),
+        ),
+    ],
+)
+def test_watched_cgroups(trigger: str | None, paths: tuple[str, ...]) -> None:
+    """Those of the classes that the trigger names; all where it may look at any."""
+    assert watched_cgroups(config(trigger), TALOS) == paths
+
+
+def test_is_still() -> None:
+    """But for numbers that nobody asks for."""
+    before = STILL.encode()
+    spans = {"total", "avg10"}
+    assert is_still(before, before, spans)
+    assert is_still(before, before.replace(b"avg300=0.00", b"avg300=1.00"), spans)
+    for number in (b"avg10=0.00", b"total=7", b"total=5"):
+        assert not is_still(before, before.replace(number, b"avg10=1.00"), spans)
+    assert not is_still(before, before.split(b"full")[0], spans)
+    assert not is_still(b"", before, spans)
+
+
+def test_what_nobody_asks_for_is_forgotten() -> None:
+    """It may have moved during the rest."""
+    chosen = config()
+    state = HandlerState()
+    tree = {
+        path: {"memory.pressure": STILL} for path in ("", "system", "kubepods", "kubepods/pod1")
+    }
+    state = rested(run_cycle(chosen, TALOS, state, tree, 0).state, chosen, TALOS)
+    assert set(state.previous) == {"init", "system", "podruntime"}
+    assert state.rested == {3, 4}

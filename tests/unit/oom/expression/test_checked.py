@@ -426,3 +426,30 @@ def test_environments_may_be_of_ones_own() -> None:
 
     assert isinstance(checked, Checked)
     assert checked.environment is ENVIRONMENT is not RANKING
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (TRIGGER_TEXT, {3, 4}),
+        ("qos_memory_current[2] + qos_memory_current[Besteffort] > 1.0", {0, 2}),
+        ("qos_memory_current[?Burstable].orValue(1.0) > 1.0", {1}),
+        ("memory_full_avg10 > 1.0", set()),
+        (
+            "multiply_qos_vectors(qos_memory_peak, {System: qos_memory_peak[Podruntime]}) > 1.0",
+            {3, 4},
+        ),
+        # Whatever the key is, or where the map goes.
+        ("qos_memory_peak[true ? 1 : 2] > 1.0", None),
+        ("[1].exists(System, qos_memory_peak[System] > 1.0)", None),
+        ("multiply_qos_vectors(qos_memory_peak, {dyn(1): 1.0}) > 1.0", None),
+        ("multiply_qos_vectors({System: 1.0}, qos_memory_peak) > 1.0", None),
+        ("multiply_qos_vectors(qos_memory_peak, {1u: 1.0}) > 1.0", None),
+        ("qos_memory_peak == qos_memory_current", None),
+        ("qos_memory_peak.all(c, c > 1)", None),
+        ("System in qos_memory_peak", None),
+    ],
+)
+def test_keys(text: str, keys: set[int] | None) -> None:
+    """By which a trigger looks into the maps of classes."""
+    assert trigger(text).keys == keys

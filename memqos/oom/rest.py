@@ -1,0 +1,122 @@
+"""Cycles that need not be run: nobody of whom the trigger asks waits for memory.
+
+A task that waits for memory counts in its cgroup and in all above it. So while the pressure file
+of a cgroup says the same, nobody below waits: rates of totals stay 0, and so do averages that have
+come down to it. The root's file alone decides most of the time, on a node of any size; where it
+moves, those of the classes that the trigger asks for do. That a total goes down where a cgroup
+ends is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memqos.oom.classes import OOMClass
+from memqos.oom.config import OOMConfig
+from memqos.oom.expression import EvaluationError
+from memqos.oom.handler import Cycle, HandlerState, Outcome
+from memqos.oom.layout import Layout, children, expand
+from memqos.oom.metrics import PRESSURE_NAMES, known_at_rest, metric_names
+
+
+__all__ = ["asked_spans", "is_steady", "is_still", "rested", "stays_quiet", "watched_cgroups"]
+
+
+def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
+    """Tell whether further cycles are like this one, but for the time, while the node is at rest.
+
+    Args:
+        config: of the cycle.
+        cycle: the last one.
+    """
+    if cycle.outcome is not Outcome.NO_FIRE or not config.trigger.names.isdisjoint(_RESTLESS):
+        return False
+    asked = config.trigger.names & _AT_REST
+    # The rate of an average that is not 0 changes by itself.
+    asked |= {name.removeprefix("d_") for name in asked if not name.endswith("_total")}
+    classes = _asked_classes(config)
+    return not any(_is_moving(cycle.values[name], classes) for name in asked)
+
+
+def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
+    """Tell whether the trigger does not fire later on, with all but the time as it was."""
+    last = cycle.state.last_trigger_ns
+    if last is None:
+        return True  # time_since_trigger is as it was, too
+    try:
+        return not config.trigger.evaluate({**cycle.values, "time_since_trigger": now_ns - last})
+    except EvaluationError:
+        return False
+
+
+def watched_cgroups(config: OOMConfig, layout: Layout) -> tuple[str, ...]:
+    """Return the directories whose pressure files decide about a rest; ``""`` is the root.
+
+    One that does not exist has nobody in it who could wait.
+    """
+    classes = _asked_classes(config)
+    tops = [part.path for part in layout.metrics if part.oom_class in classes]
+    return tuple(dict.fromkeys(["", *tops] if _asks_for_node(config) else tops))
+
+
+def asked_spans(config: OOMConfig) -> frozenset[str]:
+    """Return which numbers of a pressure file decide about a rest.
+
+    The totals always do, as they move with whoever waits. An average moves up to two seconds
+    later, so it does where the trigger asks for it.
+    """
+    asked = config.trigger.names & PRESSURE_NAMES
+    return frozenset({"total", *(name.rpartition("_")[2] for name in asked)})
+
+
+def is_still(before: bytes, now: bytes, spans: Iterable[str]) -> bool:
+    """Tell whether a pressure file is as it was, but for the numbers that nobody asks for."""
+    if before == now:  # nearly always
+        return True
+    pattern = rb"^\w+|(?:%b)=\S+" % "|".join(sorted(spans)).encode()
+    return re.findall(pattern, before, re.MULTILINE) == re.findall(pattern, now, re.MULTILINE)
+
+
+def rested(state: HandlerState, config: OOMConfig, layout: Layout) -> HandlerState:
+    """Return the state after cycles that were not run.
+
+    Rates of figures of memory begin anew, and so does all of which the trigger does not ask.
+    """
+    classes = _asked_classes(config)
+    parts = tuple(part for part in layout.metrics if part.oom_class in classes)
+    kept = {path for path, _ in expand(parts, children(state.previous))}
+    if _asks_for_node(config):
+        kept.add("")
+    return HandlerState(
+        previous={
+            path: known_at_rest(figures)
+            for path, figures in state.previous.items()
+            if path in kept
+        },
+        last_trigger_ns=state.last_trigger_ns,
+        rested=classes,
+    )
+
+
+# What is 0 at rest, and what can change all the same: figures of memory, and sums of totals, which
+# go down with a cgroup.
+_AT_REST = frozenset(
+    name for name in PRESSURE_NAMES if name.startswith("d_") or not name.endswith("_total")
+)
+_RESTLESS = frozenset((*metric_names(swap=True), "swap_total", "swap_free")) - _AT_REST
+
+
+def _asked_classes(config: OOMConfig) -> frozenset[OOMClass]:
+    keys = config.trigger.keys
+    return frozenset(key for key in OOMClass if keys is None or key in keys)
+
+
+def _asks_for_node(config: OOMConfig) -> bool:
+    asked = config.trigger.names & PRESSURE_NAMES
+    return any("qos_" not in name for name in asked)
+
+
+def _is_moving(value: Any, classes: Iterable[OOMClass]) -> bool:
+    return any(value[key] for key in classes) if isinstance(value, Mapping) else bool(value)
