@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from memqos.adapters.oom_files import read_oom_documents
+from memqos.adapters.oom_files import read_oom_documents, read_preferences
 from memqos.duration import parse_duration
 from memqos.errors import InputError
 from memqos.oom.config import ConfigProblem, OOMConfig, check_documents
+from memqos.oom.guards import Guards
 from memqos.oom.layout import LAYOUTS, Layout, detect_layout
 from memqos_cli.exit_codes import NO
 from memqos_cli.options import Command
@@ -27,6 +28,7 @@ __all__ = [
     "load_config",
     "problem_line",
     "ranking_option",
+    "read_guards",
     "require_valid",
     "strict_option",
     "swap_option",
@@ -78,7 +80,7 @@ def _uids(_ctx: Any, _param: Any, values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def guard_options(command: Command) -> Command:
-    """Add the options that hold candidates back: those of `Guards`, which Talos lacks."""
+    """Add the options that hold candidates back, which Talos lacks; `read_guards` takes them."""
     for option in (
         click.option(
             "--preferences",
@@ -105,6 +107,22 @@ def guard_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def read_guards(
+    *,
+    preferences: str | None,
+    protected: tuple[str, ...],
+    skip_unknown_limit: bool,
+    skip_unpopulated: bool,
+) -> Guards:
+    """Read what `guard_options` say."""
+    return Guards(
+        skip_unpopulated=skip_unpopulated,
+        skip_unknown_limit=skip_unknown_limit,
+        protected=protected,
+        preferences=read_preferences(preferences),
+    )
 
 
 layout_option = click.option(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 from attrs import asdict, evolve
 
-from memqos.adapters.oom_files import read_preferences, read_recording
+from memqos.adapters.oom_files import read_recording
 from memqos.errors import InputError
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
@@ -26,6 +26,7 @@ from memqos_cli.oom_options import (
     layout_option,
     load_config,
     ranking_option,
+    read_guards,
     require_valid,
     strict_option,
     swap_option,
@@ -80,13 +81,11 @@ def command(
     layout: str,
     sum_children: bool,
     follow_kills: bool,
-    skip_unpopulated: bool,
-    skip_unknown_limit: bool,
-    protected: tuple[str, ...],
     preferences: str | None,
     metrics: bool,
     plot: str | None,
     output: str,
+    **guarding: Any,
 ) -> None:
     """Replay a RECORDING: when the trigger fires, which clause holds, and whom it kills.
 
@@ -115,12 +114,7 @@ def command(
     ]
     if compare is not None:
         configs.append(load_config(compare, interval_ns=interval, swap=swap))
-    guards = Guards(
-        skip_unpopulated=skip_unpopulated,
-        skip_unknown_limit=skip_unknown_limit,
-        protected=protected,
-        preferences=read_preferences(preferences),
-    )
+    guards = read_guards(preferences=preferences, **guarding)
     replays = [
         _replay(
             recording,

@@ -10,9 +10,9 @@ import click
 from memqos.adapters.archive import Archive
 from memqos.adapters.cgroup_tree import CGROUP_MOUNT, SWAP_FILES, check_v2
 from memqos.adapters.host import Host
-from memqos.adapters.oom_files import read_attributes, read_oom_tree, read_preferences
+from memqos.adapters.oom_files import read_attributes, read_oom_tree
 from memqos.errors import InputError
-from memqos.oom.guards import Guards, guarded_candidates
+from memqos.oom.guards import guarded_candidates
 from memqos.oom.preference import Preference
 from memqos.oom.victim import Scored, Selection, score_all, select_victim
 from memqos_cli.exit_codes import YES
@@ -23,6 +23,7 @@ from memqos_cli.oom_options import (
     layout_option,
     load_config,
     ranking_option,
+    read_guards,
     require_valid,
     strict_option,
     swap_option,
@@ -64,12 +65,10 @@ def command(
     ranking: str | None,
     strict: bool | None,
     swap: bool,
-    skip_unpopulated: bool,
-    skip_unknown_limit: bool,
-    protected: tuple[str, ...],
     preferences: str | None,
     xattrs: bool,
     output: str,
+    **guarding: Any,
 ) -> None:
     """Say whom the OOM handler would kill now, and why not the others. Kills nothing.
 
@@ -83,12 +82,7 @@ def command(
     checked = require_valid(load_config(config, ranking=ranking, strict=strict, swap=swap))
     if xattrs and cgroup_root is None and isinstance(host, Archive):
         raise click.UsageError("--xattrs needs a live tree: an archive has no such attributes")
-    guards = Guards(
-        skip_unpopulated=skip_unpopulated,
-        skip_unknown_limit=skip_unknown_limit,
-        protected=protected,
-        preferences=read_preferences(preferences),
-    )
+    guards = read_guards(preferences=preferences, **guarding)
     if cgroup_root is None:
         host.check()
     check_v2(host, root=cgroup_root)
@@ -100,7 +94,7 @@ def command(
     attributes = partial(read_attributes, cgroup_root or host.resolve(CGROUP_MOUNT))
     candidates = guarded_candidates(tree, chosen, guards, attributes if xattrs else None)
     selection = select_victim(score_all(candidates, checked.ranking), strict=checked.strict)
-    preferred = xattrs or preferences is not None or bool(protected)
+    preferred = xattrs or preferences is not None or bool(guards.protected)
     if output == "text":
         write(_text(selection, strict=checked.strict))
     else:

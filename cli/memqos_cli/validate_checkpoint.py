@@ -61,40 +61,40 @@ def command(output: str, textfile: str | None, **options: Any) -> None:
 
 def _prometheus(node: NodeInputs, decision: StartDecision) -> str:
     from memqos.memory_manager.metrics import DRIFT_METRIC, TOLERANCE_METRIC, drift_metrics
-    from memqos_cli.output.prometheus import Gauge, render
+    from memqos_cli.output.prometheus import Metric, render
 
     metrics = drift_metrics(decision)
     tolerance = metrics.tolerance_bytes
     size = node.image.size_bytes if node.image else None
     gauges = [
-        Gauge(
+        Metric(
             TOLERANCE_METRIC,
             "Tolerated drift of a NUMA node's memory; 0 is exact comparison.",
             () if tolerance is None else (({}, tolerance),),
         ),
-        Gauge(
+        Metric(
             DRIFT_METRIC,
             "Absolute drift of a NUMA node's memory at the last start that succeeds.",
             tuple(({"numa_node": str(node_id)}, value) for node_id, value in metrics.drift_bytes),
         ),
-        Gauge(
+        Metric(
             "memqos_checkpoint_verdict",
             "What kubelet decides about its Memory Manager checkpoint: 1 for the verdict.",
             tuple(({"verdict": verdict}, int(verdict is decision.verdict)) for verdict in Verdict),
         ),
-        Gauge(
+        Metric(
             "memqos_kubelet_starts",
             "Whether kubelet gets past its Memory Manager at its next start.",
             (({}, int(decision.kubelet_starts)),),
         ),
-        Gauge(
+        Metric(
             "memqos_numa_node_memory_drift_bytes",
             "Current minus recorded memory of a NUMA node, whatever the verdict.",
             tuple(
                 ({"numa_node": str(drift.node)}, drift.drift_bytes) for drift in decision.drifts
             ),
         ),
-        Gauge(
+        Metric(
             "memqos_kernel_image_bytes",
             "Span of the running kernel's image.",
             () if size is None else (({}, size),),

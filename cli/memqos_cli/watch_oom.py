@@ -31,7 +31,6 @@ from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MemqosError
 from memqos.oom.config import DEFAULT_TRIGGER, OOMConfig, check_documents, is_oom_config
-from memqos.oom.guards import Guards
 from memqos.quantity import parse_quantity
 from memqos_cli.exit_codes import INTERRUPTED, YES
 from memqos_cli.oom_options import (
@@ -42,6 +41,7 @@ from memqos_cli.oom_options import (
     layout_option,
     load_config,
     problem_line,
+    read_guards,
     require_valid,
     swap_option,
     xattrs_option,
@@ -165,13 +165,11 @@ def command(
     before_kill: str | None,
     after_kill: str | None,
     hook_timeout: int,
-    skip_unpopulated: bool,
-    skip_unknown_limit: bool,
-    protected: tuple[str, ...],
     preferences: str | None,
     xattrs: bool,
     unless_available: int | None,
     protect_self: bool | None,
+    **guarding: Any,
 ) -> None:
     """Watch a live node, and say whom the OOM handler would kill; kill with --kill.
 
@@ -205,12 +203,8 @@ def command(
         layout=chosen,
         follow_layout=layout == "auto",
         config=checked,
-        guards=Guards(
-            skip_unpopulated=skip_unpopulated,
-            skip_unknown_limit=skip_unknown_limit,
-            protected=protected,
-            preferences=read_preferences(preferences),
-            available_bytes=unless_available,
+        guards=evolve(
+            read_guards(preferences=preferences, **guarding), available_bytes=unless_available
         ),
         xattrs=xattrs,
         kill=kill,

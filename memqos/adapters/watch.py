@@ -33,6 +33,7 @@ from memqos.oom.handler import (
 )
 from memqos.oom.layout import LAYOUTS, TOPS, Layout, Tree, detect_layout
 from memqos.oom.meminfo import meminfo_bytes
+from memqos.oom.metrics import TRIGGER_FILES
 from memqos.oom.rest import (
     asked_spans,
     is_steady,
@@ -45,7 +46,6 @@ from memqos.oom.victim import MOUNT, Candidate, Scored
 
 __all__ = ["Observation", "Watcher"]
 
-_TRIGGER_FILES = ("memory.pressure", "memory.current", "memory.peak", "memory.max")
 # Values of cgroups that are gone are kept, as Talos does, until there are this many.
 _MOST_PREVIOUS = 2_000
 
@@ -130,7 +130,7 @@ class Watcher:
             self._state, self._rested = rested(self._state, rest.config, rest.layout), False
         self._follow_layout()
         parts = self.layout.metrics
-        names: tuple[str, ...] = _TRIGGER_FILES
+        names: tuple[str, ...] = TRIGGER_FILES
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
         # Talos' layout is also that of a node on which nothing tells yet.

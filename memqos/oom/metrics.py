@@ -20,6 +20,7 @@ from memqos.oom.meminfo import meminfo_bytes
 __all__ = [
     "NEVER_NS",
     "PRESSURE_NAMES",
+    "TRIGGER_FILES",
     "CollectError",
     "Collected",
     "Figures",
@@ -42,6 +43,8 @@ _SWAP_TOTALS = {"swap_total": "SwapTotal", "swap_free": "SwapFree"}
 _MAX_INT64 = 2**63 - 1
 _CLASSES = tuple(int(oom_class) for oom_class in OOMClass)
 
+#: The files that a sample is made of, swap's left out.
+TRIGGER_FILES: Final = ("memory.pressure", *_FILES)
 #: One cgroup's values: its pressure in the order of `_PSI`, then its files.
 Figures: TypeAlias = tuple[float, ...]
 _INTEGER = re.compile(r"-?[0-9]{1,19}")

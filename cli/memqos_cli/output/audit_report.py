@@ -12,8 +12,8 @@ from memqos.memory_qos.findings import Finding, FindingCode, Severity
 from memqos.memory_qos.protection import Protected, parent_of
 from memqos_cli.output import document
 from memqos_cli.output.finding_text import grouped
-from memqos_cli.output.prometheus import Gauge
-from memqos_cli.output.prometheus import render as render_gauges
+from memqos_cli.output.prometheus import Metric
+from memqos_cli.output.prometheus import render as render_metrics
 from memqos_cli.output.protection_names import short_name, short_size
 from memqos_cli.output.protection_tree import protection_fields
 from memqos_cli.output.terminal import table, wrap
@@ -149,9 +149,9 @@ def _in_force(finding: Finding, protected: Protected | None) -> str:
 
 def _prometheus(report: AuditReport) -> str:
     counts = Counter((str(item.code), str(item.severity)) for item in report.findings)
-    return render_gauges(
+    return render_metrics(
         [
-            Gauge(
+            Metric(
                 "memqos_cgroup_findings",
                 "Findings of the last audit of the cgroup tree.",
                 tuple(
@@ -159,7 +159,7 @@ def _prometheus(report: AuditReport) -> str:
                     for (code, severity), count in sorted(counts.items())
                 ),
             ),
-            Gauge(
+            Metric(
                 "memqos_audited_cgroups",
                 "Cgroups that the last audit judged.",
                 (({}, report.count),),

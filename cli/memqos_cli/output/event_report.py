@@ -10,8 +10,8 @@ from memqos.memory_qos.events import EventDelta, State, tree_findings
 from memqos.memory_qos.findings import Finding
 from memqos_cli.output import document
 from memqos_cli.output.finding_text import grouped
-from memqos_cli.output.prometheus import Gauge
-from memqos_cli.output.prometheus import render as render_gauges
+from memqos_cli.output.prometheus import Metric
+from memqos_cli.output.prometheus import render as render_metrics
 from memqos_cli.output.protection_names import short_path
 from memqos_cli.output.terminal import table
 
@@ -146,10 +146,12 @@ def _prometheus(deltas: Mapping[str, EventDelta]) -> str:
         for path, delta in deltas.items()
         if delta.stall_full_us is not None
     )
-    return render_gauges(
+    return render_metrics(
         [
-            Gauge("memqos_cgroup_events_delta", "Own memory events of the last interval.", events),
-            Gauge(
+            Metric(
+                "memqos_cgroup_events_delta", "Own memory events of the last interval.", events
+            ),
+            Metric(
                 "memqos_cgroup_stall_full_seconds_delta",
                 "Time in which all tasks waited for memory in the last interval.",
                 stalls,

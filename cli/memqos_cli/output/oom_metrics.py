@@ -10,7 +10,7 @@ from attrs import define, field
 from memqos.adapters.kill import KillOutcome
 from memqos.oom.action import ActionRecord, NoKill
 from memqos.oom.handler import Cycle, Outcome
-from memqos_cli.output.prometheus import Gauge, render
+from memqos_cli.output.prometheus import Metric, render
 
 
 __all__ = ["Counters"]
@@ -48,25 +48,25 @@ class Counters:
         """Write them as Prometheus text."""
         return render(
             (
-                Gauge(
+                Metric(
                     "memqos_oom_cycles_total",
                     "Cycles of the OOM handler, by outcome.",
                     tuple(({"outcome": name}, n) for name, n in sorted(self._cycles.items())),
                     "counter",
                 ),
-                Gauge(
+                Metric(
                     "memqos_oom_actions_total",
                     "Firings of the trigger, by what was done.",
                     tuple(({"outcome": name}, n) for name, n in sorted(self._actions.items())),
                     "counter",
                 ),
-                Gauge(
+                Metric(
                     "memqos_oom_killed_processes_total",
                     "Processes that were killed.",
                     (({}, self._processes),),
                     "counter",
                 ),
-                Gauge(
+                Metric(
                     "memqos_oom_missed_ticks_total",
                     "Ticks that were missed because a cycle was late.",
                     (({}, self._late),),

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from attrs import frozen
 
 
-__all__ = ["Gauge", "render"]
+__all__ = ["Metric", "render"]
 
 
 @frozen
-class Gauge:
-    """One gauge, or what `type` says: name, help text, and (labels, value) samples."""
+class Metric:
+    """One metric: name, help text, and (labels, value) samples."""
 
     name: str
     help: str
@@ -20,17 +20,17 @@ class Gauge:
     type: str = "gauge"
 
 
-def render(gauges: Iterable[Gauge]) -> str:
-    """Render gauges; integers stay exact, and no time stamps (the collector refuses them)."""
+def render(metrics: Iterable[Metric]) -> str:
+    """Render metrics; integers stay exact, and no time stamps (the collector refuses them)."""
     lines = []
-    for gauge in gauges:
-        if not gauge.samples:
+    for metric in metrics:
+        if not metric.samples:
             continue
-        lines.append(f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} {gauge.type}\n")
-        for labels, value in gauge.samples:
+        lines.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n")
+        for labels, value in metric.samples:
             text = ",".join(f'{name}="{_escape(item)}"' for name, item in labels.items())
             lines.append(
-                f"{gauge.name}{{{text}}} {value}\n" if text else f"{gauge.name} {value}\n"
+                f"{metric.name}{{{text}}} {value}\n" if text else f"{metric.name} {value}\n"
             )
     return "".join(lines)
 
