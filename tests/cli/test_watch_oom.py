@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from memqos_cli.output.watch_outputs import WatchOutputs
 from tests.support.program import PROGRAM, memqos, run_program
 
 
@@ -382,6 +383,22 @@ def test_late_ticks_are_told(mount: Path, tmp_path: Path) -> None:
     answer = memqos("watch-oom", "--cgroup-root", mount, "--once", "--config", config)
     assert answer.code == 0
     assert "ticks were missed" in answer.err
+
+
+def test_late_ticks_are_not_told_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that is too slow is late each time: all are counted, one in ten seconds is told."""
+    outputs = WatchOutputs(is_sole=True, actions=None, textfile=None)
+    for missed, seconds in ((3, 0.5), (2, 5.0), (1, 10.0), (4, 10.5)):
+        outputs.late(missed, seconds)
+    assert re.findall(r"and (\d) ticks", capsys.readouterr().err) == ["3", "4"]
+    assert "memqos_oom_missed_ticks_total 10\n" in outputs.counters.render()
+
+
+def test_openssl_is_left_out(mount: Path, tmp_path: Path) -> None:
+    """Nothing of it is used, and all that is mapped gets locked."""
+    with watching("--cgroup-root", mount, "--config", config_file(tmp_path)) as process:
+        read_until(process, "would kill")
+        assert "libcrypto" not in Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def test_collect_errors_are_told(mount: Path, tmp_path: Path) -> None:
