@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -64,6 +65,9 @@ _MGLRU = (
     "the multi-generational LRU is on: services that read again what was reclaimed may not count "
     "as waiting under it, and the default trigger may stay silent"
 )
+# What hashlib takes from Python itself, all of which it wants.
+_SHA2 = ("_sha256", "_sha512") if sys.version_info < (3, 12) else ("_sha2",)
+_HASHES = ("_md5", "_sha1", *_SHA2, "_sha3", "_blake2")
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -90,7 +94,7 @@ def _size(_ctx: Any, _param: Any, value: str | None) -> int | None:
 
 def _command(_ctx: Any, _param: Any, value: str | None) -> str | None:
     try:
-        if value is not None and not shlex.split(value):
+        if value is not None and not "".join(shlex.split(value)[:1]):
             raise click.BadParameter(f"{value!r} names no program")
     except ValueError as error:
         raise click.BadParameter(f"{value!r}: {error}") from None
@@ -267,9 +271,11 @@ def _loop(
                 reload()
             release_memory()
             notify("READY=1")
-            tick = min(tick, clock.now_ns() + watcher.config.interval_ns)
-            continue
-        if found is not None:
+            now = clock.now_ns()
+            tick = min(tick, now + watcher.config.interval_ns)
+            if now < tick:  # else it is time for a cycle, whatever comes next
+                continue
+        elif found is not None:
             notify("STOPPING=1")
             return found
         layout = watcher.layout.name
@@ -330,9 +336,10 @@ def _require_file(name: str | None) -> None:
 def _leave_openssl_out() -> None:
     """Keep 3.5 MB out of locked memory: lark loads hashlib for a cache that nobody uses here.
 
-    Without OpenSSL's, hashlib has hashes of its own.
+    Without OpenSSL's, hashlib has hashes of its own, but for some distributions'.
     """
-    sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # how imports are refused
+    if all(map(find_spec, _HASHES)):
+        sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # refuses the import
 
 
 def _hook(command: str | None, seconds: float) -> Callable[..., None] | None:

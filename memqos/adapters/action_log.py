@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from memqos.adapters.files import read_file, write_atomically
 from memqos.errors import InputError, MachineError
@@ -19,7 +20,7 @@ class ActionLog:
         path: of the file, which need not be there yet.
 
     Raises:
-        MachineError: it is there and cannot be read.
+        MachineError: it is there and cannot be read, or its directory is missing.
         InputError: it is no action log, so it must not be replaced.
     """
 
@@ -42,7 +43,7 @@ def _earlier(path: str) -> tuple[str, ...]:
     try:
         return parse_log(read_file(path).decode("utf-8", "replace"))
     except MachineError as error:
-        if error.errno == errno.ENOENT:
+        if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path) or "."):
             return ()
         raise
     except InputError as error:

@@ -146,6 +146,8 @@ def kill_cgroup(target: KillTarget) -> KillReport:
         ):
             return KillReport(outcome=KillOutcome.REFUSED, error="it is another cgroup by now")
         if not any(os.access(f"{target.path}/{name}", os.F_OK) for name in _FILES):
+            if not os.path.exists(target.path):
+                return KillReport(outcome=KillOutcome.REFUSED, error="it is gone")
             return KillReport(outcome=KillOutcome.FAILED, error="it is no cgroup")
         if _is_populated(folder) is False:
             return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")

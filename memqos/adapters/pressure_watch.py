@@ -6,21 +6,21 @@ import os
 from collections.abc import Iterable
 
 from memqos.oom.metrics import is_pressure
-from memqos.oom.rest import is_still
+from memqos.oom.rest import is_unchanged
 
 
 __all__ = ["KeptFile", "PressureWatch"]
 
-# Of a kept file before it is opened anew.
-_READS = 20
+# Before all files are opened anew, as others may stand in their places by then.
+_LOOKS = 20
 # Where the root's pressure moves, it will move again: so many times it is not read in vain.
 _ROOTLESS = 3
+# Of a cgroup that does not exist: nobody waits in it.
+_ABSENT = b""
 
 
 class KeptFile:
     """A small file of a cgroup that is kept open: to open it costs more than to read it.
-
-    It is opened anew all the same every now and then, as something else may stand there by then.
 
     Attributes:
         path: the file.
@@ -29,17 +29,13 @@ class KeptFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor: int | None = None
-        self._reads = 0
 
     def read(self) -> bytes | None:
         """Read it, None where that cannot be done."""
-        self._reads += 1
-        if self._reads > _READS:
-            self.close()
         try:
             if self._descriptor is None:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                self._descriptor, self._reads = os.open(self.path, flags), 1
+                self._descriptor = os.open(self.path, flags)
             return os.pread(self._descriptor, 4096, 0)
         except OSError:
             self.close()
@@ -65,6 +61,7 @@ class PressureWatch:
         self._root: bytes | None = None
         self._texts: dict[str, bytes | None] = {}
         self._spans: frozenset[str] = frozenset()
+        self._looks = 0
         # Looks to come at the others alone.
         self._rootless = 0
 
@@ -75,6 +72,7 @@ class PressureWatch:
             paths: the cgroups that decide.
             spans: which numbers of theirs decide.
         """
+        self._forget()
         self._root = self._read("")
         if self._root is not None and not is_pressure(self._root.decode("ascii", "replace")):
             self._root = None
@@ -91,6 +89,9 @@ class PressureWatch:
         """
         if self._root is None:
             return False
+        self._looks += 1
+        if self._looks > _LOOKS:
+            self._forget()
         root = self._root
         if self._rootless:
             self._rootless -= 1
@@ -104,24 +105,30 @@ class PressureWatch:
             self._rootless = 0 if "" in self._texts else _ROOTLESS
         for path, before in self._texts.items():
             now = self._read(path) if path else root
-            if before is None or now is None or not is_still(before, now, self._spans):
+            if before is None or now is None or not is_unchanged(before, now, self._spans):
                 return False
             self._texts[path] = now
         self._root = root
         return True
 
+    def _forget(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self._looks = 0
+
     def _read(self, path: str) -> bytes | None:
-        """Read one; nothing where there is no such cgroup, None where it does not say."""
-        folder = f"{self._mount}/{path}"
+        """Read one; `_ABSENT` where there is no such cgroup, None where it does not say."""
+        folder = f"{self._mount}/{path}/"
         file = self._files.get(path)
         if file is None:
             if not os.access(folder, os.F_OK):
-                return b""
-            file = self._files[path] = KeptFile(f"{folder}/memory.pressure")
+                return _ABSENT
+            file = self._files[path] = KeptFile(f"{folder}memory.pressure")
         text = file.read()
         if text is None:
             del self._files[path]
-            return None if os.access(folder, os.F_OK) else b""
+            return None if os.access(folder, os.F_OK) else _ABSENT
         return text
 
 

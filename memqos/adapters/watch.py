@@ -35,9 +35,9 @@ from memqos.oom.layout import LAYOUTS, TOPS, Layout, Tree, detect_layout
 from memqos.oom.meminfo import meminfo_bytes
 from memqos.oom.metrics import TRIGGER_FILES
 from memqos.oom.rest import (
+    after_rest,
     asked_spans,
     is_steady,
-    rested,
     stays_quiet,
     watched_cgroups,
 )
@@ -112,7 +112,7 @@ class Watcher:
     _inodes: dict[str, int] = field(factory=dict, init=False)
     # Of the last cycle if further ones would be like it.
     _rest: _Rest | None = field(default=None, init=False)
-    _rested: bool = field(default=False, init=False)
+    _left_out: bool = field(default=False, init=False)
     _pressure: PressureWatch = field(init=False)
 
     @_pressure.default
@@ -124,18 +124,17 @@ class Watcher:
         now = time.monotonic_ns()
         rest = self._rest
         if rest is not None and self._is_at_rest(rest, now):
-            self._rested = True
+            self._left_out = True
             return rest.seen
-        if rest is not None and self._rested:
-            self._state, self._rested = rested(self._state, rest.config, rest.layout), False
+        if rest is not None and self._left_out:
+            self._state, self._left_out = after_rest(self._state, rest.config, rest.layout), False
         self._follow_layout()
         parts = self.layout.metrics
         names: tuple[str, ...] = TRIGGER_FILES
         if self.record:
             parts, names = (*parts, *self.layout.candidates), OOM_FILES
-        # Talos' layout is also that of a node on which nothing tells yet.
-        may_change = self.follow_layout and self.layout is LAYOUTS["talos"]
-        layouts = LAYOUTS.values() if may_change else (self.layout,)
+        # Where another layout may come, somebody may wait in one of its cgroups.
+        layouts = LAYOUTS.values() if self.follow_layout else (self.layout,)
         watched = {path for layout in layouts for path in watched_cgroups(self.config, layout)}
         self._pressure.remember(watched, asked_spans(self.config))
         tree = read_layout(self.mount, parts, self._names(names))
@@ -183,7 +182,7 @@ class Watcher:
     def _follow_layout(self) -> None:
         if not self.follow_layout:
             return
-        tops = [top for top in TOPS if os.access(f"{self.mount}/{top}", os.F_OK)]
+        tops = [top for top in TOPS if os.access(f"{self.mount}/{top}/", os.F_OK)]
         with suppress(InputError):
             layout = detect_layout(tops) if tops else self.layout
             if layout is not self.layout:  # its cgroups are new to us, but need not be new

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
@@ -112,7 +112,7 @@ def run_cycle(
             rested=state.rested,
         )
     except CollectError as error:
-        failed = HandlerState(previous=error.previous, last_trigger_ns=state.last_trigger_ns)
+        failed = evolve(state, previous=error.previous)
         return _cycle(Outcome.COLLECT_ERROR, failed, error=error.message)
     since = NEVER_NS if state.last_trigger_ns is None else now_ns - state.last_trigger_ns
     values = {**collected.values, "time_since_trigger": since}

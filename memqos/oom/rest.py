@@ -3,8 +3,11 @@
 A task that waits for memory counts in its cgroup and in all above it. So while the pressure file
 of a cgroup says the same, nobody below waits: rates of totals stay 0, and so do averages that have
 come down to it. The root's file alone decides most of the time, on a node of any size; where it
-moves, those of the classes that the trigger asks for do. That a total goes down where a cgroup
-ends is not seen.
+moves, those of the classes that the trigger asks for do.
+
+Two things are not seen: that a total goes down where a cgroup ends; and that an average rises
+after the last wait, until it does in the file that is watched, too: the kernel works averages out
+every two seconds, those of each file at times of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from memqos.oom.layout import Layout, children, expand
 from memqos.oom.metrics import PRESSURE_NAMES, known_at_rest, metric_names
 
 
-__all__ = ["asked_spans", "is_steady", "is_still", "rested", "stays_quiet", "watched_cgroups"]
+__all__ = [
+    "after_rest",
+    "asked_spans",
+    "is_steady",
+    "is_unchanged",
+    "stays_quiet",
+    "watched_cgroups",
+]
 
 
 def is_steady(config: OOMConfig, cycle: Cycle) -> bool:
@@ -71,7 +81,7 @@ def asked_spans(config: OOMConfig) -> frozenset[str]:
     return frozenset({"total", *(name.rpartition("_")[2] for name in asked)})
 
 
-def is_still(before: bytes, now: bytes, spans: Iterable[str]) -> bool:
+def is_unchanged(before: bytes, now: bytes, spans: Iterable[str]) -> bool:
     """Tell whether a pressure file is as it was, but for the numbers that nobody asks for."""
     if before == now:  # nearly always
         return True
@@ -79,7 +89,7 @@ def is_still(before: bytes, now: bytes, spans: Iterable[str]) -> bool:
     return re.findall(pattern, before, re.MULTILINE) == re.findall(pattern, now, re.MULTILINE)
 
 
-def rested(state: HandlerState, config: OOMConfig, layout: Layout) -> HandlerState:
+def after_rest(state: HandlerState, config: OOMConfig, layout: Layout) -> HandlerState:
     """Return the state after cycles that were not run.
 
     Rates of figures of memory begin anew, and so does all of which the trigger does not ask.

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -287,12 +288,22 @@ class TestKill:
         report = kill_cgroup(target(cgroup(tmp_path / "podx", events="populated 0\n")))
         assert (report.outcome, report.method) == (KillOutcome.EMPTY, "")
 
-    def test_no_cgroup(self, tmp_path: Path) -> None:
+    def test_no_cgroup(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing was killed where nothing can be."""
         folder = tmp_path / "podx"
         folder.mkdir()
         report = kill_cgroup(target(folder))
         assert (report.outcome, report.error) == (KillOutcome.FAILED, "it is no cgroup")
+        vanished = target(folder)
+
+        def access(path: str, _mode: int) -> bool:
+            with suppress(OSError):
+                folder.rmdir()
+            return os.path.lexists(path)
+
+        monkeypatch.setattr(os, "access", access)
+        report = kill_cgroup(vanished)
+        assert (report.outcome, report.error) == (KillOutcome.REFUSED, "it is gone")
 
     def test_gone(self, tmp_path: Path) -> None:
         """It went away between choice and kill."""

@@ -98,6 +98,48 @@ def test_what_appears(path: str, stalled_pods: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("trigger", [None, "qos_memory_some_avg10[Burstable] > 5.0"])
+def test_kubelet_comes_during_a_rest(trigger: str | None, tmp_path: Path) -> None:
+    """A node of systemd is taken for one of cgroupfs until kubelet has made its cgroups."""
+    for path in ("", "system.slice", "init.scope"):
+        (tmp_path / path).mkdir(exist_ok=True)
+        (tmp_path / path / "memory.pressure").write_text(STILL)
+    watcher = watch(tmp_path, trigger)
+    watcher.layout, watcher.follow_layout = LAYOUTS["cgroupfs"], True
+    watcher.observe()
+    burstable = "kubepods.slice/kubepods-burstable.slice"
+    (tmp_path / burstable).mkdir(parents=True)
+    (tmp_path / burstable / "memory.pressure").write_text(STILL.replace("=0.00", "=9.00"))
+    stall(tmp_path, "", "kubepods.slice")
+    fired = watcher.observe().cycle.outcome is Outcome.FIRE
+    assert (watcher.layout.name, fired) == (
+        ("cgroupfs", False) if trigger is None else ("systemd", True)
+    )
+
+
+def test_the_root_is_not_read_in_vain(stalled_pods: Path) -> None:
+    """Where it has moved, it is looked at again at every fourth cycle."""
+    watcher = watch(stalled_pods)
+    first = watcher.observe()
+    stall(stalled_pods, "", "kubepods", total=8)
+    assert watcher.observe() is first
+    (stalled_pods / "memory.pressure").write_text("garbage\n")
+    assert [watcher.observe() is first for _ in range(4)] == [True, True, True, False]
+
+
+def test_others_in_place(stalled_pods: Path) -> None:
+    """Files that stand in place of those that are kept open are read after 20 cycles."""
+    watcher = watch(stalled_pods)
+    first = watcher.observe()
+    for path in ("memory.pressure", "system/memory.pressure"):
+        text = re.sub("total=.", "total=9", STILL)
+        (stalled_pods / "new").write_text(text)
+        (stalled_pods / "new").rename(stalled_pods / path)
+    seen = [watcher.observe() for _ in range(21)]
+    assert seen[:20] == [first] * 20
+    assert seen[20].cycle.values["d_qos_memory_full_total"][4] == 8.0
+
+
 def test_rates_after_others_waited(stalled_pods: Path) -> None:
     """What moved unseen has no rate; what is known to have been still has one."""
     watcher = watch(stalled_pods)
@@ -156,8 +198,8 @@ def test_another_file(tmp_path: Path) -> None:
     watcher.observe()
     (tmp_path / "new").write_text("some avg10=0.00\n")
     (tmp_path / "new").rename(tmp_path / "memory.pressure")
-    outcomes = [watcher.observe().cycle.outcome for _ in range(19)]
-    assert outcomes == [Outcome.NO_FIRE] * 18 + [Outcome.COLLECT_ERROR]
+    outcomes = [watcher.observe().cycle.outcome for _ in range(20)]
+    assert outcomes == [Outcome.NO_FIRE] * 19 + [Outcome.COLLECT_ERROR]
 
 
 def test_garbled_pressure_is_no_rest(tmp_path: Path) -> None:

@@ -436,6 +436,7 @@ def test_a_full_disk_does_not_end_the_watch(mount: Path, tmp_path: Path) -> None
         (["--hook-timeout", "0"], 2),
         (["--listen", "\udcff:0"], 2),
         (["--before-kill", " "], 2),
+        (["--before-kill", "''"], 2),
         (["--after-kill", "'"], 2),
         (["--protect-uid", ""], 2),
         (["--protect-uid", "1234abc"], 2),
@@ -543,7 +544,7 @@ def test_outputs_fail_alone(mount: Path, tmp_path: Path) -> None:
     recording = tmp_path / "r.jsonl"
     answer = memqos(
         *("watch-oom", "--cgroup-root", mount, "--once", "--record", recording),
-        *("--config", config_file(tmp_path), "--actions", tmp_path / "gone/a.jsonl"),
+        *("--config", config_file(tmp_path), "--actions", "/proc/self/a.jsonl"),
     )
     assert answer.code == 0
     assert answer.err.count("cannot write") == 1
@@ -558,6 +559,38 @@ def test_the_action_log_goes_on(mount: Path, tmp_path: Path) -> None:
         assert memqos("watch-oom", "--once", *arguments).code == 0
         ids = [json.loads(line)["id"] for line in actions.read_text().splitlines()]
         assert ids == ["0", "1"] * times
+
+
+def test_no_directory_for_the_action_log(mount: Path, tmp_path: Path) -> None:
+    """It is told at the start, not at the first kill."""
+    path = tmp_path / "gone/a.jsonl"
+    arguments = ("--cgroup-root", mount, "--config", config_file(tmp_path), "--actions", path)
+    answer = memqos("watch-oom", "--once", *arguments)
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err == f"memqos: {path}: No such file or directory\n"
+
+
+def test_a_storm_of_reloads(mount: Path, tmp_path: Path) -> None:
+    """Cycles go on all the while."""
+    config = config_file(tmp_path)
+    actions = tmp_path / "a.jsonl"
+    arguments = ("--cgroup-root", mount, "--config", config, "--actions", actions)
+    with watching(*arguments) as process:
+        read_until(process, "would kill")
+        done = threading.Event()
+
+        def storm() -> None:
+            while not done.is_set():
+                process.send_signal(signal.SIGHUP)
+
+        thread = threading.Thread(target=storm)
+        thread.start()
+        try:
+            for _ in range(5):
+                read_until(process, "would kill")
+        finally:
+            done.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("text", ["precious\n", '{"t": 0}\n'])

@@ -9,10 +9,10 @@ from memqos.oom.config import OOMConfig, check_documents
 from memqos.oom.handler import Cycle, HandlerState, run_cycle
 from memqos.oom.layout import LAYOUTS
 from memqos.oom.rest import (
+    after_rest,
     asked_spans,
     is_steady,
-    is_still,
-    rested,
+    is_unchanged,
     stays_quiet,
     watched_cgroups,
 )
@@ -99,7 +99,7 @@ def test_a_falling_average_has_no_rate() -> None:
     """Nobody has read how far it came down during the rest; the log has 0 for it."""
     chosen = config()
     falling = STILL.replace("avg300=0.00", "avg300=9.00")
-    state = rested(last_of(chosen, falling).state, chosen, TALOS)
+    state = after_rest(last_of(chosen, falling).state, chosen, TALOS)
     tree = {"system": {"memory.pressure": falling.replace("avg300=9.00", "avg300=3.00")}}
     values = run_cycle(chosen, TALOS, state, tree, 10**12).values
     assert values["qos_memory_full_avg300"][4] == 3.0
@@ -140,7 +140,7 @@ def test_a_trigger_that_waits_for_a_time() -> None:
 def test_rates_of_figures_begin_anew() -> None:
     """After a rest the last usage is too old for a rate; the pressure is known to be the same."""
     chosen = config()
-    state = rested(last_of(chosen, STILL, current="5\n").state, chosen, TALOS)
+    state = after_rest(last_of(chosen, STILL, current="5\n").state, chosen, TALOS)
     moved = STILL.replace("total=5", "total=1005")
     tree = {"system": {"memory.pressure": moved, "memory.current": "500\n"}}
     values = run_cycle(chosen, TALOS, state, tree, 10**12).values
@@ -151,7 +151,7 @@ def test_rates_of_figures_begin_anew() -> None:
 def test_what_began_meanwhile_had_no_pressure() -> None:
     """A cgroup made, or made anew, during the rest stood at 0 until the root's pressure moved."""
     chosen = config("d_qos_memory_full_total.exists(c, d_qos_memory_full_total[c] > 1e9)")
-    state = rested(last_of(chosen, STILL).state, chosen, TALOS)
+    state = after_rest(last_of(chosen, STILL).state, chosen, TALOS)
     text = STILL.replace("total=5", "total=1000")
     fewer = STILL.replace("total=5", "total=3")
     tree = {"kubepods/pod1": {"memory.pressure": text}, "system": {"memory.pressure": fewer}}
@@ -188,16 +188,16 @@ def test_watched_cgroups(trigger: str | None, paths: tuple[str, ...]) -> None:
     assert watched_cgroups(config(trigger), TALOS) == paths
 
 
-def test_is_still() -> None:
+def test_is_unchanged() -> None:
     """But for numbers that nobody asks for."""
     before = STILL.encode()
     spans = {"total", "avg10"}
-    assert is_still(before, before, spans)
-    assert is_still(before, before.replace(b"avg300=0.00", b"avg300=1.00"), spans)
+    assert is_unchanged(before, before, spans)
+    assert is_unchanged(before, before.replace(b"avg300=0.00", b"avg300=1.00"), spans)
     for number in (b"avg10=0.00", b"total=7", b"total=5"):
-        assert not is_still(before, before.replace(number, b"avg10=1.00"), spans)
-    assert not is_still(before, before.split(b"full")[0], spans)
-    assert not is_still(b"", before, spans)
+        assert not is_unchanged(before, before.replace(number, b"avg10=1.00"), spans)
+    assert not is_unchanged(before, before.split(b"full")[0], spans)
+    assert not is_unchanged(b"", before, spans)
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:
@@ -207,6 +207,16 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
     tree = {
         path: {"memory.pressure": STILL} for path in ("", "system", "kubepods", "kubepods/pod1")
     }
-    state = rested(run_cycle(chosen, TALOS, state, tree, 0).state, chosen, TALOS)
+    state = after_rest(run_cycle(chosen, TALOS, state, tree, 0).state, chosen, TALOS)
     assert set(state.previous) == {"init", "system", "podruntime"}
     assert state.rested == {3, 4}
+
+
+def test_a_failed_cycle_after_a_rest() -> None:
+    """What is known of the rest counts in the next one: a total that went down began anew."""
+    chosen = config()
+    state = after_rest(last_of(chosen, STILL).state, chosen, TALOS)
+    state = run_cycle(chosen, TALOS, state, {"": {"memory.pressure": "some avg10=0\n"}}, 0).state
+    tree = {"system": {"memory.pressure": STILL.replace("total=5", "total=3")}}
+    rates = run_cycle(chosen, TALOS, state, tree, 0).values["d_qos_memory_full_total"]
+    assert rates[4] == 6.0
