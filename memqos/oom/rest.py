@@ -5,9 +5,11 @@ of a cgroup says the same, nobody below waits: rates of totals stay 0, and so do
 come down to it. The root's file alone decides most of the time, on a node of any size; where it
 moves, those of the classes that the trigger asks for do.
 
-Two things are not seen: that a total goes down where a cgroup ends; and that an average rises
-after the last wait, until it does in the file that is watched, too: the kernel works averages out
-every two seconds, those of each file at times of their own.
+Three things are not seen: that a total goes down where a cgroup ends; that an average rises after
+the last wait, until it does in the file that is watched, too, as the kernel works averages out
+every two seconds, those of each file at times of their own; and waits of a few milliseconds on a
+machine with a hundred busy processors, as a total is the mean over processors, each weighed by how
+long its tasks were not idle (kernel/sched/psi.c).
 """
 
 from __future__ import annotations

@@ -8,60 +8,30 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.guest.scripts.node import (
+    MIB,
+    MOUNT,
+    available_mib,
+    clear,
+    make,
+    run,
+    wait_for,
+    wait_for_use,
+)
 
-MOUNT = Path("/sys/fs/cgroup")
+
 IN = Path("/job/in")
-MIB = 1 << 20
-LONGEST = 60
 MGLRU = Path("/sys/kernel/mm/lru_gen/enabled")
-
-
-def wait_for(condition: Callable[[], object]) -> bool:
-    """Wait until it holds; whether it did in time."""
-    end = time.monotonic() + LONGEST
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def holds(file: Path, size: int) -> bool:
     """Tell whether a file says at least so much."""
     return int(file.read_text()) >= size
-
-
-def make(path: str) -> Path:
-    """Make a cgroup with the memory controller."""
-    folder = MOUNT
-    for name in path.strip("/").split("/"):
-        (folder / "cgroup.subtree_control").write_text("+memory")
-        folder /= name
-        folder.mkdir(exist_ok=True)
-    return folder
-
-
-def run(path: str, *command: str) -> None:
-    """Start a command in a cgroup."""
-    start = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
-    with Path(os.devnull).open("w") as null:
-        subprocess.Popen(["bash", "-c", start, str(make(path)), *command], stdout=null)
-
-
-def clear(top: str) -> None:
-    """Kill and remove a cgroup and everything below it."""
-    (MOUNT / top / "cgroup.kill").write_text("1")
-    events = MOUNT / top / "cgroup.events"
-    wait_for(lambda: "populated 0" in events.read_text())
-    for folder in sorted(
-        (file.parent for file in (MOUNT / top).rglob("cgroup.procs")), reverse=True
-    ):
-        folder.rmdir()
 
 
 def memqos(*arguments: str) -> Any:
@@ -194,11 +164,9 @@ def pressure(ancestors: bool) -> dict[str, Any]:
         wait_for(partial(is_cached, path, 95 * MIB))
     predicted = memqos("effective-protection")["cgroups"]
     before = {name: file_cache(path) for name, path in leaves.items()}
-    words = Path("/proc/meminfo").read_text().split()
-    available = int(words[words.index("MemAvailable:") + 1]) // 1024
-    size = available - 230
+    size = available_mib() - 230
     run("hog", "memtool", "anon", str(size), "8", "20")
-    done = wait_for(lambda: int((MOUNT / "hog/memory.current").read_text()) > size * MIB)
+    done = wait_for_use("hog", size)
     time.sleep(1)
     answer = {
         "predicted": {
@@ -210,8 +178,7 @@ def pressure(ancestors: bool) -> dict[str, Any]:
         "grown": done,
         "size": size,
     }
-    for top in ("hog", "kubepods", "other"):
-        clear(top)
+    clear("hog", "kubepods", "other")
     for name in leaves:
         subprocess.run(
             ["memtool", "drop", f"/scratch/{name}"], check=True, stdout=subprocess.DEVNULL

@@ -89,10 +89,10 @@ def wait_for(condition: Callable[[], object], seconds: float = LONGEST) -> bool:
     return True
 
 
-def wait_for_use(path: str, mebibytes: int) -> None:
-    """Wait until a cgroup uses that much."""
+def wait_for_use(path: str, mebibytes: int) -> bool:
+    """Wait until a cgroup uses that much; whether it did in time."""
     file = MOUNT / path / "memory.current"
-    wait_for(lambda: int(file.read_text()) > mebibytes * MIB)
+    return wait_for(lambda: int(file.read_text()) > mebibytes * MIB)
 
 
 def wait_for_end(path: str) -> None:
@@ -103,7 +103,7 @@ def wait_for_end(path: str) -> None:
 def make(path: str) -> Path:
     """Make a cgroup with the memory controller."""
     folder = MOUNT
-    for name in path.split("/"):
+    for name in path.strip("/").split("/"):
         (folder / "cgroup.subtree_control").write_text("+memory")
         folder /= name
         folder.mkdir(exist_ok=True)
