@@ -11,6 +11,8 @@ from memqos.oom.rest import is_unchanged
 
 __all__ = ["KeptFile", "PressureWatch"]
 
+# Of a file that is whole there are some 150 bytes.
+_LONGEST = 400
 # Before all files are opened anew, as others may stand in their places by then.
 _LOOKS = 20
 # Where the root's pressure moves, it will move again: so many times it is not read in vain.
@@ -36,7 +38,7 @@ class KeptFile:
             if self._descriptor is None:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 self._descriptor = os.open(self.path, flags)
-            return os.pread(self._descriptor, 4096, 0)
+            return os.pread(self._descriptor, _LONGEST, 0)
         except OSError:
             self.close()
             return None
@@ -101,6 +103,9 @@ class PressureWatch:
                 return True
             if now is None or _shape(now) != _shape(root):
                 return False
+            if is_unchanged(root, now, self._spans):  # an average that comes down for minutes
+                self._root = now
+                return True
             root = now
             self._rootless = 0 if "" in self._texts else _ROOTLESS
         for path, before in self._texts.items():

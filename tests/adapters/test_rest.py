@@ -127,6 +127,19 @@ def test_the_root_is_not_read_in_vain(stalled_pods: Path) -> None:
     assert [watcher.observe() is first for _ in range(4)] == [True, True, True, False]
 
 
+def test_only_averages_move(stalled_pods: Path) -> None:
+    """Those that nobody asks for come down for minutes: no more than the root's file is read."""
+    watcher = watch(stalled_pods)
+    first = watcher.observe()
+    stall(stalled_pods, "system")  # as it cannot be, to see whether it is read
+    for average in (3, 2, 1):
+        text = STILL.replace("avg300=0.00", f"avg300={average}.00")
+        (stalled_pods / "memory.pressure").write_text(text)
+        assert watcher.observe() is first
+    stall(stalled_pods, "")
+    assert watcher.observe() is not first
+
+
 def test_others_in_place(stalled_pods: Path) -> None:
     """Files that stand in place of those that are kept open are read after 20 cycles."""
     watcher = watch(stalled_pods)
