@@ -9,7 +9,7 @@ from memqos.oom.metrics import is_pressure
 from memqos.oom.rest import is_unchanged
 
 
-__all__ = ["KeptFile", "PressureWatch"]
+__all__ = ["PressureWatch"]
 
 # Of a file that is whole there are some 150 bytes.
 _LONGEST = 400
@@ -21,37 +21,10 @@ _ROOTLESS = 3
 _ABSENT = b""
 
 
-class KeptFile:
-    """A small file of a cgroup that is kept open: to open it costs more than to read it.
-
-    Attributes:
-        path: the file.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._descriptor: int | None = None
-
-    def read(self) -> bytes | None:
-        """Read it, None where that cannot be done."""
-        try:
-            if self._descriptor is None:
-                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                self._descriptor = os.open(self.path, flags)
-            return os.pread(self._descriptor, _LONGEST, 0)
-        except OSError:
-            self.close()
-            return None
-
-    def close(self) -> None:
-        """Close it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
 class PressureWatch:
     """The pressure files of the root and of a few cgroups, as they were at one time.
+
+    They are kept open: to open one costs more than to read it.
 
     Args:
         mount: the cgroup2 mount.
@@ -59,7 +32,7 @@ class PressureWatch:
 
     def __init__(self, mount: str) -> None:
         self._mount = mount
-        self._files: dict[str, KeptFile] = {}
+        self._descriptors: dict[str, int] = {}
         self._root: bytes | None = None
         self._texts: dict[str, bytes | None] = {}
         self._spans: frozenset[str] = frozenset()
@@ -117,24 +90,26 @@ class PressureWatch:
         return True
 
     def _forget(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
         self._looks = 0
 
     def _read(self, path: str) -> bytes | None:
         """Read one; `_ABSENT` where there is no such cgroup, None where it does not say."""
-        folder = f"{self._mount}/{path}/"
-        file = self._files.get(path)
-        if file is None:
-            if not os.access(folder, os.F_OK):
-                return _ABSENT
-            file = self._files[path] = KeptFile(f"{folder}memory.pressure")
-        text = file.read()
-        if text is None:
-            del self._files[path]
-            return None if os.access(folder, os.F_OK) else _ABSENT
-        return text
+        try:
+            descriptor = self._descriptors.get(path)
+            if descriptor is None:
+                folder = f"{self._mount}/{path}/"
+                if not os.access(folder, os.F_OK):
+                    return _ABSENT
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open(f"{folder}memory.pressure", flags)
+                self._descriptors[path] = descriptor
+            return os.pread(descriptor, _LONGEST, 0)
+        except OSError:
+            if path in self._descriptors:
+                os.close(self._descriptors.pop(path))
+            return None if os.access(f"{self._mount}/{path}/", os.F_OK) else _ABSENT
 
 
 def _shape(text: bytes) -> bytes:

@@ -123,7 +123,12 @@ class Watcher:
         """Run one cycle now; at rest that is no more than seeing that nothing has changed."""
         now = time.monotonic_ns()
         rest = self._rest
-        if rest is not None and self._is_at_rest(rest, now):
+        if (
+            rest is not None
+            and self.config is rest.config
+            and self._pressure.is_still()
+            and stays_quiet(rest.config, rest.seen.cycle, now)
+        ):
             self._left_out = True
             return rest.seen
         if rest is not None and self._left_out:
@@ -154,13 +159,6 @@ class Watcher:
         # As in Talos: the time that the kill took does not count.
         self._state = evolve(self._state, last_trigger_ns=time.monotonic_ns())
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
-
-    def _is_at_rest(self, rest: _Rest, now: int) -> bool:
-        return (
-            self.config is rest.config
-            and self._pressure.is_still()
-            and stays_quiet(rest.config, rest.seen.cycle, now)
-        )
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(

@@ -256,7 +256,7 @@ def test_no_rest(change: str, tmp_path: Path) -> None:
         watcher.config = watch(tmp_path).config
     if change == "gone":
         (tmp_path / "memory.pressure").rename(tmp_path / "elsewhere")
-        watcher._pressure._files[""].close()
+        watcher._pressure._forget()
     (tmp_path / "system/memory.pressure").write_text("some avg10=0.00\n")
     assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
 
