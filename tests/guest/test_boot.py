@@ -1,9 +1,11 @@
 """The guest is the machine that the other tests here count on."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.support import guest as support
 from tests.support.guest import Guest, GuestError, GuestResult
 from tests.support.guest_image import CACHE, locked
 
@@ -88,3 +90,18 @@ def test_machine_is_bounded(guest: Guest) -> None:
         guest.run("sleep 60", timeout=1, boot_timeout=1)
     with locked(CACHE / "run.lock"):  # another worker's guest has a folder there
         assert not (CACHE / "run").exists()
+
+
+def test_panic(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that panics gets two more chances."""
+    boots = []
+    boot = support._boot
+
+    def count(command: list[str], work: Path, timeout: int) -> None:
+        boots.append(timeout)
+        boot(command, work, timeout)
+
+    monkeypatch.setattr(support, "_boot", count)
+    with pytest.raises(GuestError, match="no answer"):
+        guest.run("echo c > /proc/sysrq-trigger; sleep 60")
+    assert len(boots) == 3

@@ -16,6 +16,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import field, frozen
@@ -27,6 +28,9 @@ _DISK = "if=virtio,format=raw"
 _RESULT_BYTES = 64 << 20
 _PR_SET_PDEATHSIG = 1
 _KILLED = (124, 137)  # as timeout(1) says it
+# An emulated kernel, on a busy machine, may panic while it starts its processors; rarely twice.
+_PANIC = b"Kernel panic - not syncing"
+_BOOTS = 3
 
 #: What an installed memqos consists of.
 _PACKAGES = ("memqos", "memqos_cli", "click", "attr", "attrs", "yaml", "_yaml")
@@ -90,7 +94,7 @@ class Guest:
 
         The script runs in an empty directory and what it leaves there comes back. It finds
         `memqos`, `memtool`, Python, bash and busybox on PATH, cgroup v2 mounted, and an empty
-        /var/lib/kubelet.
+        /var/lib/kubelet. A kernel that panics is booted again, twice at most.
 
         Args:
             script: the text of a bash script, or the path of one, or of a Python script.
@@ -117,43 +121,49 @@ class Guest:
         job |= {f"in/{name}": data, "command": "".join(f"{word}\0" for word in command).encode()}
         with locked(CACHE / "run.lock"):
             work = CACHE / "run"
-            shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
-            work.mkdir()
-            try:
-                (work / "in").write_bytes(_tar({**self.site, **job}))
-                os.truncate(work / "in", -((work / "in").stat().st_size // -512) * 512)
-                (work / "out").touch()
-                os.truncate(work / "out", _RESULT_BYTES)
-                disks = [
-                    f"file={self.image.root},readonly=on",
-                    f"file={work / 'in'},readonly=on",
-                    f"file={work / 'out'},cache=unsafe",
-                ]
-                if scratch_mib:
-                    make_disk(self.image, work / "scratch", scratch_mib)
-                    disk = f"file={work / 'scratch'},cache=unsafe"
-                    if scratch_mib_per_second:
-                        disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
-                    disks.append(disk)
-                parameters = f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
-                parameters += " guest.systemd" if systemd else ""
-                start = time.monotonic()
-                _boot(
-                    [
-                        *self.image.qemu,
-                        *_machine(nodes, memory_mib),
-                        *("-kernel", str(self.image.kernel)),
-                        *("-initrd", str(self.image.initrd)),
-                        *("-append", parameters),
-                        *(word for disk in disks for word in ("-drive", f"{disk},{_DISK}")),
-                        *("-serial", f"file:{work / 'console'}"),
-                    ],
-                    work,
-                    timeout + boot_timeout,
-                )
-                result = _result(work, time.monotonic() - start)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+            for others in reversed(range(_BOOTS)):
+                shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+                work.mkdir()
+                try:
+                    (work / "in").write_bytes(_tar({**self.site, **job}))
+                    os.truncate(work / "in", -((work / "in").stat().st_size // -512) * 512)
+                    (work / "out").touch()
+                    os.truncate(work / "out", _RESULT_BYTES)
+                    disks = [
+                        f"file={self.image.root},readonly=on",
+                        f"file={work / 'in'},readonly=on",
+                        f"file={work / 'out'},cache=unsafe",
+                    ]
+                    if scratch_mib:
+                        make_disk(self.image, work / "scratch", scratch_mib)
+                        disk = f"file={work / 'scratch'},cache=unsafe"
+                        if scratch_mib_per_second:
+                            disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
+                        disks.append(disk)
+                    parameters = (
+                        f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
+                    )
+                    parameters += " guest.systemd" if systemd else ""
+                    start = time.monotonic()
+                    _boot(
+                        [
+                            *self.image.qemu,
+                            *_machine(nodes, memory_mib),
+                            *("-kernel", str(self.image.kernel)),
+                            *("-initrd", str(self.image.initrd)),
+                            *("-append", parameters),
+                            *(word for disk in disks for word in ("-drive", f"{disk},{_DISK}")),
+                            *("-serial", f"file:{work / 'console'}"),
+                        ],
+                        work,
+                        timeout + boot_timeout,
+                    )
+                    if others and _panicked(work):
+                        continue
+                    result = _result(work, time.monotonic() - start)
+                finally:
+                    shutil.rmtree(work, ignore_errors=True)
+                break
         if result.status in _KILLED:
             texts = _indented(result.stdout, result.stderr)
             raise GuestError(f"the script was killed after {timeout} s{texts}")
@@ -202,6 +212,12 @@ def _boot(command: list[str], work: Path, timeout: int) -> None:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _panicked(work: Path) -> bool:
+    with suppress(OSError):
+        return _PANIC in (work / "console").read_bytes()
+    return False
 
 
 def _end_with_parent() -> None:
