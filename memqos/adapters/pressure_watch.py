@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from memqos.oom.metrics import is_pressure
-from memqos.oom.rest import is_unchanged
+from memqos.oom.rest import is_alike, is_unchanged
 
 
 __all__ = ["PressureWatch"]
@@ -74,7 +74,7 @@ class PressureWatch:
             now = self._read("")
             if now == root:
                 return True
-            if now is None or _shape(now) != _shape(root):
+            if now is None or not is_alike(root, now):
                 return False
             if is_unchanged(root, now, self._spans):  # an average that comes down for minutes
                 self._root = now
@@ -110,8 +110,3 @@ class PressureWatch:
             if path in self._descriptors:
                 os.close(self._descriptors.pop(path))
             return None if os.access(f"{self._mount}/{path}/", os.F_OK) else _ABSENT
-
-
-def _shape(text: bytes) -> bytes:
-    """Leave the digits out: what is left is the same in every pressure file that is whole."""
-    return text.translate(None, b"0123456789")

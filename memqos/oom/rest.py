@@ -29,6 +29,7 @@ from memqos.oom.metrics import PRESSURE_NAMES, known_at_rest, metric_names
 __all__ = [
     "after_rest",
     "asked_spans",
+    "is_alike",
     "is_steady",
     "is_unchanged",
     "stays_quiet",
@@ -89,6 +90,11 @@ def is_unchanged(before: bytes, now: bytes, spans: Iterable[str]) -> bool:
         return True
     pattern = rb"^\w+|(?:%b)=\S+" % "|".join(sorted(spans)).encode()
     return re.findall(pattern, before, re.MULTILINE) == re.findall(pattern, now, re.MULTILINE)
+
+
+def is_alike(before: bytes, now: bytes) -> bool:
+    """Tell whether a pressure file is whole as the one before was: only digits may differ."""
+    return before.translate(None, b"0123456789") == now.translate(None, b"0123456789")
 
 
 def after_rest(state: HandlerState, config: OOMConfig, layout: Layout) -> HandlerState:

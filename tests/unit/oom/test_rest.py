@@ -11,6 +11,7 @@ from memqos.oom.layout import LAYOUTS
 from memqos.oom.rest import (
     after_rest,
     asked_spans,
+    is_alike,
     is_steady,
     is_unchanged,
     stays_quiet,
@@ -198,6 +199,14 @@ def test_is_unchanged() -> None:
         assert not is_unchanged(before, before.replace(number, b"avg10=1.00"), spans)
     assert not is_unchanged(before, before.split(b"full")[0], spans)
     assert not is_unchanged(b"", before, spans)
+
+
+def test_is_alike() -> None:
+    """Numbers come and go; what is cut off or something else is not whole."""
+    before = STILL.encode()
+    assert is_alike(before, before.replace(b"avg10=0.00", b"avg10=99.00"))
+    for text in (b"", b"garbage\n", before.split(b"full")[0], before.replace(b"total", b"sum")):
+        assert not is_alike(before, text)
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:
