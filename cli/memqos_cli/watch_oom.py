@@ -21,12 +21,12 @@ from memqos.adapters.host import Host
 from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
-    is_watched,
     lock_memory,
     lower_oom_score,
     notify,
     release_memory,
     reserved_memory,
+    watchdog_ns,
 )
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
@@ -61,6 +61,8 @@ __all__ = ["command"]
 
 # Above sshd and systemd-journald, below everything that may be chosen.
 _OOM_SCORE = -900
+# As often as the kernel works out averages of pressure.
+_DOZE_NS = 2_000_000_000
 _MGLRU = (
     "the multi-generational LRU is on: services that read again what was reclaimed may not count "
     "as waiting under it, and the default trigger may stay silent"
@@ -262,8 +264,10 @@ def _loop(
     start = tick = clock.now_ns()
     done = 0
     notify("READY=1")
-    pets = is_watched()
+    watchdog = watchdog_ns()
+    longest = _DOZE_NS if watchdog is None else min(_DOZE_NS, watchdog // 2)
     while True:
+        tick = _doze(watcher, clock, tick, longest)
         found = clock.wait(tick)
         if found is signal.SIGHUP:
             notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
@@ -283,7 +287,7 @@ def _loop(
         if watcher.layout.name != layout:
             announce(f"the layout is {watcher.layout.name} now; it was {layout}")
         outputs.tell(seen, watcher, (tick - start) / 1e9)
-        if pets:
+        if watchdog is not None:
             notify("WATCHDOG=1")
         done += 1
         if done == cycles:
@@ -295,6 +299,17 @@ def _loop(
             missed = late // watcher.config.interval_ns + 1
             tick += missed * watcher.config.interval_ns
             outputs.late(missed, (tick - start) / 1e9)
+
+
+def _doze(watcher: Watcher, clock: SignalClock, tick: int, longest: int) -> int:
+    """Sleep as long as the kernel keeps watch; return the tick to go on with."""
+    interval = watcher.config.interval_ns
+    end = tick + (longest // interval - 1) * interval
+    if end <= tick or (alarms := watcher.alarms()) is None:
+        return tick
+    clock.doze(end, alarms)
+    now = min(clock.now_ns(), end)
+    return tick + max(0, -((tick - now) // interval)) * interval
 
 
 def _reload_config(watcher: Watcher, name: str | None) -> None:

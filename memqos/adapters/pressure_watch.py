@@ -15,10 +15,13 @@ __all__ = ["PressureWatch"]
 _LONGEST = 400
 # Before all files are opened anew, as others may stand in their places by then.
 _LOOKS = 20
-# Where the root's pressure moves, it will move again: so many times it is not read in vain.
-_ROOTLESS = 3
+# Where the root's pressure moves, it will move again: it is read at every fourth look then.
+_ROOTLESS = 4
 # Of a cgroup that does not exist: nobody waits in it.
 _ABSENT = b""
+# Any wait, told once in half a second, the shortest window (Documentation/accounting/psi.rst).
+# Who lacks CAP_SYS_RESOURCE cannot have it so short.
+_TRIGGER = b"some 1 500000\0"
 
 
 class PressureWatch:
@@ -32,12 +35,14 @@ class PressureWatch:
 
     def __init__(self, mount: str) -> None:
         self._mount = mount
+        self._alarms: dict[str, int] = {}
+        self._is_told = True
         self._descriptors: dict[str, int] = {}
         self._root: bytes | None = None
         self._texts: dict[str, bytes | None] = {}
         self._spans: frozenset[str] = frozenset()
         self._looks = 0
-        # Looks to come at the others alone.
+        # Looks until the root is read again.
         self._rootless = 0
 
     def remember(self, paths: Iterable[str], spans: frozenset[str]) -> None:
@@ -56,6 +61,7 @@ class PressureWatch:
             self._texts = {"": self._root}
         self._spans = spans
         self._rootless = 0
+        self._is_told = True
 
     def is_still(self) -> bool:
         """Tell whether those that decide are as they were, but for numbers that do not.
@@ -68,9 +74,8 @@ class PressureWatch:
         if self._looks > _LOOKS:
             self._forget()
         root = self._root
-        if self._rootless:
-            self._rootless -= 1
-        else:
+        self._rootless = max(0, self._rootless - 1)
+        if not self._rootless:
             now = self._read("")
             if now == root:
                 return True
@@ -89,9 +94,39 @@ class PressureWatch:
         self._root = root
         return True
 
+    def alarms(self) -> tuple[int, ...] | None:
+        """Let the kernel tell when somebody begins to wait who can end the stillness.
+
+        Waits of less than two ticks of the kernel's clock, alone in a twentieth of a second, are
+        not told.
+
+        Returns:
+            Descriptors that are urgent (POLLPRI) then; None where the kernel cannot be asked.
+        """
+        if not self._is_told:
+            return None
+        paths = {""}
+        if self._rootless:  # others wait
+            paths = {path for path, text in self._texts.items() if text != _ABSENT}
+        for path in self._alarms.keys() - paths:
+            os.close(self._alarms.pop(path))
+        self._is_told = all(self._ask(path) for path in paths - self._alarms.keys())
+        return tuple(self._alarms.values()) if self._is_told else None
+
+    def _ask(self, path: str) -> bool:
+        """Ask for one alarm; a file that has a size is on a disk, and not to be overwritten."""
+        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(f"{self._mount}/{path}/memory.pressure", flags)
+            self._alarms[path] = descriptor
+            return not os.fstat(descriptor).st_size and os.write(descriptor, _TRIGGER) > 0
+        except OSError:
+            return False
+
     def _forget(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.popitem()[1])
+        for descriptors in (self._descriptors, self._alarms):
+            while descriptors:
+                os.close(descriptors.popitem()[1])
         self._looks = 0
 
     def _read(self, path: str) -> bytes | None:

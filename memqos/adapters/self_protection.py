@@ -19,13 +19,13 @@ from memqos.oom.reserve import reserve_bytes, void_ancestor
 
 
 __all__ = [
-    "is_watched",
     "lock_memory",
     "lower_oom_score",
     "notify",
     "raise_oom_score",
     "release_memory",
     "reserved_memory",
+    "watchdog_ns",
 ]
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
@@ -162,7 +162,11 @@ def notify(message: str) -> None:
         return  # systemd's own watchdog notices
 
 
-def is_watched() -> bool:
-    """Tell whether systemd wants to hear from us (``WatchdogSec=``)."""
+def watchdog_ns() -> int | None:
+    """Return how long systemd waits to hear from us (``WatchdogSec=``), None for ever."""
     pid = str(os.getpid())
-    return "WATCHDOG_USEC" in os.environ and os.environ.get("WATCHDOG_PID", pid) == pid
+    if os.environ.get("WATCHDOG_PID", pid) != pid:
+        return None
+    with suppress(KeyError, ValueError):
+        return int(os.environ["WATCHDOG_USEC"]) * 1000
+    return None

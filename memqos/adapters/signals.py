@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Self
@@ -28,10 +31,13 @@ class SignalClock:
     def __enter__(self) -> Self:
         """Block the signals; threads started from here on inherit that."""
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        self._descriptor = _signal_descriptor()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let them through again, unless the process ends."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
         if not self._ends:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
@@ -48,10 +54,36 @@ class SignalClock:
         self._ends = self._ends or found.si_signo in _ENDS
         return signal.Signals(found.si_signo)
 
+    def doze(self, deadline_ns: int, alarms: Iterable[int]) -> None:
+        """Sleep until a monotonic time, an alarm, or a signal, which `wait` will find.
+
+        Args:
+            deadline_ns: the time.
+            alarms: descriptors on which something urgent (POLLPRI) may come.
+        """
+        if self._descriptor is None:
+            return
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        for alarm in alarms:
+            poll.register(alarm, select.POLLPRI)
+        poll.poll(max(0, deadline_ns - time.monotonic_ns()) / 1e6)
+
     @staticmethod
     def now_ns() -> int:
         """Return the monotonic time."""
         return time.monotonic_ns()
+
+
+def _signal_descriptor() -> int | None:
+    """Open what poll(2) can wait on (signalfd(2)); None where that is not let through."""
+    libc = ctypes.CDLL(None)
+    mask = ctypes.create_string_buffer(128)  # sigset_t of glibc and musl
+    libc.sigemptyset(mask)
+    for number in _AWAITED:
+        libc.sigaddset(mask, number)
+    descriptor = libc.signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC)
+    return None if descriptor < 0 else int(descriptor)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from memqos.oom.metrics import TRIGGER_FILES
 from memqos.oom.rest import (
     after_rest,
     asked_spans,
+    awaits_averages,
     is_steady,
     stays_quiet,
     watched_cgroups,
@@ -69,11 +70,19 @@ class Observation:
 
 @frozen(kw_only=True)
 class _Rest:
-    """A rest that begins: what is seen all the while, and what it was seen with."""
+    """A rest that begins: what is seen all the while, and what it was seen with.
+
+    Attributes:
+        seen: the last cycle.
+        config: of that cycle.
+        layout: of that cycle.
+        is_deep: whether averages must move before it is over for the trigger.
+    """
 
     seen: Observation
     config: OOMConfig
     layout: Layout
+    is_deep: bool
 
 
 @define(kw_only=True)
@@ -152,13 +161,37 @@ class Watcher:
         if cycle.outcome is not Outcome.FIRE:
             seen = Observation(tree=tree, cycle=cycle, action=None)
             if not self.record and is_steady(self.config, cycle):
-                self._rest = _Rest(seen=seen, config=self.config, layout=self.layout)
+                self._rest = _Rest(
+                    seen=seen,
+                    config=self.config,
+                    layout=self.layout,
+                    is_deep=awaits_averages(self.config, cycle),
+                )
             return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
         action = self._act(cycle, available)
         # As in Talos: the time that the kill took does not count.
         self._state = evolve(self._state, last_trigger_ns=time.monotonic_ns())
         return Observation(tree=tree, cycle=cycle, action=action, available_bytes=available)
+
+    def alarms(self) -> tuple[int, ...] | None:
+        """Return what the kernel tells on when somebody waits, so that cycles can be left out.
+
+        An average moves every two seconds: where the trigger needs that, and nobody waited at the
+        last cycle, there is no more to be done before an alarm than to look so often.
+
+        Returns:
+            Descriptors for poll(2), urgent (POLLPRI) then; None where each cycle is to be run.
+        """
+        rest = self._rest
+        if (
+            rest is None
+            or not rest.is_deep
+            or not self._left_out
+            or self.config is not rest.config
+        ):
+            return None
+        return self._pressure.alarms()
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(

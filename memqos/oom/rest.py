@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from memqos.oom.classes import OOMClass
 from memqos.oom.config import OOMConfig
-from memqos.oom.expression import EvaluationError
+from memqos.oom.expression import Checked, EvaluationError, weaken
 from memqos.oom.handler import Cycle, HandlerState, Outcome
 from memqos.oom.layout import Layout, children, expand
 from memqos.oom.metrics import PRESSURE_NAMES, known_at_rest, metric_names
@@ -29,6 +30,7 @@ from memqos.oom.metrics import PRESSURE_NAMES, known_at_rest, metric_names
 __all__ = [
     "after_rest",
     "asked_spans",
+    "awaits_averages",
     "is_alike",
     "is_steady",
     "is_unchanged",
@@ -60,6 +62,14 @@ def stays_quiet(config: OOMConfig, cycle: Cycle, now_ns: int) -> bool:
         return True  # time_since_trigger is as it was, too
     try:
         return not config.trigger.evaluate({**cycle.values, "time_since_trigger": now_ns - last})
+    except EvaluationError:
+        return False
+
+
+def awaits_averages(config: OOMConfig, cycle: Cycle) -> bool:
+    """Tell whether an average must move before the trigger can fire, whatever all else does."""
+    try:
+        return not _at_averages(config.trigger).evaluate(cycle.values)
     except EvaluationError:
         return False
 
@@ -118,12 +128,18 @@ def after_rest(state: HandlerState, config: OOMConfig, layout: Layout) -> Handle
     )
 
 
+_AVERAGES = frozenset(
+    name for name in PRESSURE_NAMES if not name.startswith("d_") and not name.endswith("_total")
+)
 # What is 0 at rest, and what can change all the same: figures of memory, and sums of totals, which
 # go down with a cgroup.
-_AT_REST = frozenset(
-    name for name in PRESSURE_NAMES if name.startswith("d_") or not name.endswith("_total")
-)
+_AT_REST = _AVERAGES | {name for name in PRESSURE_NAMES if name.startswith("d_")}
 _RESTLESS = frozenset((*metric_names(swap=True), "swap_total", "swap_free")) - _AT_REST
+
+
+@lru_cache(maxsize=1)  # it compiles
+def _at_averages(trigger: Checked) -> Checked:
+    return weaken(trigger, trigger.names - _AVERAGES)
 
 
 def _asked_classes(config: OOMConfig) -> frozenset[OOMClass]:

@@ -27,7 +27,7 @@ from memqos.adapters.oom_files import (
     read_recording,
 )
 from memqos.adapters.recorder import Recorder
-from memqos.adapters.self_protection import is_watched, notify, reserved_memory
+from memqos.adapters.self_protection import notify, reserved_memory, watchdog_ns
 from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
@@ -425,13 +425,16 @@ class TestSystemd:
         notify("READY=1")
 
     def test_watchdog(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Half of the time limit, if it is meant for this process."""
+        """The time limit, if it is meant for this process."""
         monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-        assert not is_watched()
+        assert watchdog_ns() is None
         monkeypatch.setenv("WATCHDOG_USEC", "3000000")
-        assert is_watched()
+        assert watchdog_ns() == 3_000_000_000
         monkeypatch.setenv("WATCHDOG_PID", "1")
-        assert not is_watched()
+        assert watchdog_ns() is None
+        monkeypatch.delenv("WATCHDOG_PID")
+        monkeypatch.setenv("WATCHDOG_USEC", "soon")
+        assert watchdog_ns() is None
 
 
 UID = "5f0c9a1e-0000-4000-8000-00000000000a"

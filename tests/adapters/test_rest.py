@@ -1,12 +1,15 @@
 """A watcher at rest: what it reads, and what it notices, while nobody waits for memory."""
 
+import os
 import re
 import time
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from memqos.adapters.pressure_watch import PressureWatch
 from memqos.adapters.watch import Watcher
 from memqos.oom.config import OOMConfig, check_documents
 from memqos.oom.handler import Outcome
@@ -261,6 +264,78 @@ def test_no_rest(change: str, tmp_path: Path) -> None:
     assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
 
 
+def test_a_file_on_a_disk_gives_no_alarm(tmp_path: Path) -> None:
+    """What is no file of the kernel's is not written to."""
+    (tmp_path / "memory.pressure").write_text(STILL)
+    watcher = watch(tmp_path)
+    for _ in range(3):
+        watcher.observe()
+        assert watcher.alarms() is None
+    assert (tmp_path / "memory.pressure").read_text() == STILL
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each file give an alarm, as the kernel's do."""
+
+    def ask(self: PressureWatch, path: str) -> bool:
+        self._alarms[path] = os.open(os.devnull, os.O_RDONLY)
+        return True
+
+    monkeypatch.setattr(PressureWatch, "_ask", ask)
+
+
+def watched_by_the_kernel(watcher: Watcher) -> set[str] | None:
+    """Return the cgroups that give an alarm, None if there are to be cycles."""
+    return None if watcher.alarms() is None else set(watcher._pressure._alarms)
+
+
+@pytest.mark.usefixtures("told")
+def test_who_gives_the_alarm(stalled_pods: Path) -> None:
+    """Anybody who waits; while others do, those of whom the trigger asks."""
+    watcher = watch(stalled_pods)
+    watcher.observe()
+    assert watched_by_the_kernel(watcher) is None  # there may have been a wait since
+    watcher.observe()
+    assert watched_by_the_kernel(watcher) == {""}
+    stall(stalled_pods, "", "kubepods")
+    for _ in range(4):
+        watcher.observe()
+        assert watched_by_the_kernel(watcher) == {"system"}
+    watcher.observe()
+    assert watched_by_the_kernel(watcher) == {""}
+    stall(stalled_pods, "", "system", total=9)
+    watcher.observe()
+    assert watched_by_the_kernel(watcher) is None
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "d_qos_memory_full_total[System] > 3000.0",
+        'memory_full_avg10 < 5.0 && time_since_trigger > duration("1h")',
+    ],
+)
+def test_totals_and_time_need_each_cycle(trigger: str, stalled_pods: Path) -> None:
+    """A wait too short for an alarm, or none, may be enough for them."""
+    watcher = watch(stalled_pods, trigger)
+    for _ in range(3):
+        watcher.observe()
+        assert watcher.alarms() is None
+
+
+@pytest.mark.usefixtures("told")
+def test_another_configuration_needs_a_cycle(stalled_pods: Path) -> None:
+    """However quiet it was for the one before."""
+    watcher = watch(stalled_pods)
+    watcher.observe()
+    watcher.observe()
+    assert watcher.alarms() is not None
+    watcher.config = watch(stalled_pods, "memory_full_avg10 > 5.0").config
+    assert watcher.alarms() is None
+
+
 LEAVES = ("system", "podruntime", "kubepods/pod1", "kubepods/besteffort/pod2")
 TRIGGERS = (
     None,
@@ -269,6 +344,15 @@ TRIGGERS = (
     "d_memory_full_total > 1000.0 && qos_memory_some_avg10[Besteffort] > 2.0",
     'd_qos_memory_some_avg10[System] < -0.5 && time_since_trigger > duration("1s")',
 )
+
+
+# Those that need an average to move.
+AWAITING = (TRIGGERS[0], TRIGGERS[2], TRIGGERS[3])
+
+
+def above(path: str) -> set[str]:
+    """Return a cgroup and all above it."""
+    return {"", *accumulate(path.split("/"), "{}/{}".format)}
 
 
 class Pressure:
@@ -295,12 +379,16 @@ class Pressure:
         )
 
 
+@pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize("seed", range(2))
 def test_as_without_a_rest(
     trigger: str | None, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a node that waits now here and now there, it acts when one that never rests acts."""
+    """On a node that waits now here and now there, it acts when one that never rests acts.
+
+    A third one has the kernel keep watch.
+    """
     random = Random(seed)  # noqa: S311  # no secret
     paths = ("", *LEAVES, "kubepods", "kubepods/besteffort", "system/sshd")
     pressures = {path: Pressure() for path in paths}
@@ -308,11 +396,11 @@ def test_as_without_a_rest(
         (tmp_path / path).mkdir(parents=True, exist_ok=True)
     now = 0
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)
-    watchers = [watch(tmp_path, trigger) for _ in range(2)]
+    watchers = [watch(tmp_path, trigger) for _ in range(3)]
     watchers[1].record = True
-    told: list[list[bool]] = [[], []]
+    told: list[list[bool]] = [[], [], []]
     waiting = ""
-    rests = 0
+    rests = dozed = in_a_row = 0
     for _ in range(300):
         if random.random() < 0.1:
             waiting = random.choice(("", *LEAVES, *LEAVES))
@@ -325,9 +413,18 @@ def test_as_without_a_rest(
         now += 500_000_000
         for watcher, outcomes in zip(watchers, told, strict=True):
             before = watcher._rest
+            if watcher is watchers[2]:
+                kept = watched_by_the_kernel(watcher)
+                quiet = kept is not None and (not some or kept.isdisjoint(above(waiting)))
+                in_a_row = in_a_row + 1 if quiet and in_a_row < 3 else 0
+                dozed += in_a_row > 0
+                if in_a_row:
+                    outcomes.append(False)
+                    continue
             seen = watcher.observe()
             rests += before is not None and before.seen is seen
             outcomes.append(seen.cycle.outcome is Outcome.FIRE)
-    assert told[0] == told[1]
+    assert told[0] == told[1] == told[2]
     assert any(told[0])
     assert rests > 10
+    assert (dozed > 0) is (trigger in AWAITING)

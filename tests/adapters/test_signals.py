@@ -1,13 +1,17 @@
 """memqos.adapters.signals: waiting for a signal or a time."""
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
+from memqos.adapters import signals
 from memqos.adapters.signals import SignalClock
 
 
@@ -46,3 +50,73 @@ def test_a_signal_comes_first() -> None:
     with SignalClock() as clock:
         signal.pthread_kill(threading.get_ident(), signal.SIGHUP)  # others do not block it
         assert clock.wait(clock.now_ns() + 10**10) is signal.SIGHUP
+
+
+def ring(far: socket.socket, _waiting: int) -> None:
+    """Send what is urgent."""
+    far.send(b"!", socket.MSG_OOB)
+
+
+def end(_far: socket.socket, waiting: int) -> None:
+    """Send a signal to the thread that waits: others do not block it."""
+    signal.pthread_kill(waiting, signal.SIGTERM)
+
+
+def chat(far: socket.socket, _waiting: int) -> None:
+    """Send what is not urgent, and let the time pass."""
+    far.send(b".")
+
+
+@pytest.mark.parametrize(
+    ("event", "seconds", "found"),
+    [(ring, 20, None), (end, 20, signal.SIGTERM), (chat, 0.2, None)],
+)
+def test_doze(
+    event: Callable[[socket.socket, int], None],
+    seconds: float,
+    found: signal.Signals | None,
+) -> None:
+    """An alarm ends it, a signal, which is found by the next wait, or the time."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as far,
+        SignalClock() as clock,
+    ):
+        threading.Timer(0.05, event, (far, threading.get_ident())).start()
+        start = time.monotonic()
+        clock.doze(clock.now_ns() + round(seconds * 1e9), [client.fileno()])
+        passed = time.monotonic() - start
+        assert passed >= 0.2 if event is chat else passed < 10
+        assert clock.wait(0) is found
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def test_a_signal_that_came_before() -> None:
+    """There is no sleep then."""
+    with SignalClock() as clock:
+        signal.pthread_kill(threading.get_ident(), signal.SIGHUP)
+        start = time.monotonic()
+        clock.doze(clock.now_ns() + 20 * 10**9, ())
+        assert time.monotonic() - start < 10
+        assert clock.wait(0) is signal.SIGHUP
+
+
+def test_without_signalfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a sandbox does not let it through, one goes on at once: a signal must end a wait."""
+    monkeypatch.setattr(signals, "_signal_descriptor", lambda: None)
+    with SignalClock() as clock:
+        start = time.monotonic()
+        clock.doze(clock.now_ns() + 20 * 10**9, ())
+        assert time.monotonic() - start < 10
+
+
+def test_its_descriptor_is_closed() -> None:
+    """No watch leaves one behind."""
+    with SignalClock() as clock:
+        descriptor = clock._descriptor
+        assert descriptor is not None
+        os.fstat(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from memqos.oom.config import check_documents
 from memqos_cli.output.watch_outputs import WatchOutputs
+from memqos_cli.watch_oom import _doze
 from tests.support.program import PROGRAM, memqos, run_program
 
 
@@ -639,6 +641,51 @@ def test_ticks_do_not_drift(mount: Path, tmp_path: Path) -> None:
     ticks = [json.loads(line)["t"] / 0.02 for line in recording.read_text().splitlines()[:20]]
     assert [round(tick, 6) for tick in ticks] == [round(tick) for tick in ticks]
     assert ticks == sorted(set(ticks))
+
+
+class Night:
+    """A watcher that the kernel keeps watch for, and a clock that is woken at some time."""
+
+    config = check_documents([])
+
+    def __init__(self, woken_ms: float, *, is_kept: bool = True) -> None:
+        self.now_ms, self.woken_ms, self.is_kept = -400.0, woken_ms, is_kept
+        self.ends: list[int] = []
+
+    def alarms(self) -> tuple[int, ...] | None:
+        """Return no alarm, but that there could be one."""
+        return () if self.is_kept else None
+
+    def doze(self, deadline_ns: int, _alarms: tuple[int, ...]) -> None:
+        """Sleep."""
+        self.ends.append(deadline_ns // 10**6)
+        self.now_ms = self.woken_ms
+
+    def now_ns(self) -> int:
+        """Tell the time."""
+        return round(self.now_ms * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("woken_ms", "tick_ms"),
+    [(1500.2, 1500), (9000, 1500), (1499, 1500), (500.1, 1000), (500, 500), (-200, 0)],
+)
+def test_ticks_after_a_doze(woken_ms: float, tick_ms: int) -> None:
+    """The next on the grid: after two seconds without an alarm, or the first one behind it."""
+    night: Any = Night(woken_ms)
+    assert _doze(night, night, 0, 2 * 10**9) == tick_ms * 10**6
+    assert night.ends == [1500]
+
+
+@pytest.mark.parametrize(
+    ("longest_ms", "is_kept", "ends"),
+    [(2000, False, []), (1999, True, [1000]), (1000, True, [500]), (999, True, []), (0, True, [])],
+)
+def test_how_long_a_doze_may_be(longest_ms: int, is_kept: bool, ends: list[int]) -> None:
+    """In whole intervals from the last cycle on; a watchdog may leave time for none."""
+    night: Any = Night(0, is_kept=is_kept)
+    assert _doze(night, night, 0, longest_ms * 10**6) == 0
+    assert night.ends == ends
 
 
 @pytest.mark.parametrize("is_watched", [True, False])

@@ -37,6 +37,18 @@ def test_memory_is_flat(answer: dict[str, Any]) -> None:
     assert resident[-1] - resident[0] <= GROWTH_KIB
 
 
+@pytest.mark.parametrize("waiting", ["nobody", "a pod"])
+def test_it_sleeps(answer: dict[str, Any], waiting: str) -> None:
+    """Two seconds at a time, as the kernel keeps watch; the interval is half a second."""
+    samples = [
+        sample
+        for sample in answer["samples"]["memqos"]
+        if (sample["t"] > answer["half"]) is (waiting == "a pod")
+    ]
+    seconds = samples[-1]["t"] - samples[0]["t"]
+    assert (samples[-1]["sleeps"] - samples[0]["sleeps"]) / seconds < 1
+
+
 def test_files_are_closed(answer: dict[str, Any]) -> None:
-    """Its three streams, and the root's pressure."""
-    assert answer["descriptors"] <= 4
+    """Its three streams, signals, the root's pressure, and what tells that it moves."""
+    assert answer["descriptors"] <= 6

@@ -13,7 +13,7 @@ from tests.support.watchers import run_watchers
 
 
 LAYOUTS = ("talos", "cgroupfs", "systemd")
-SCENARIOS = ("fallbacks", "mechanics", *LAYOUTS)
+SCENARIOS = ("alarms", "fallbacks", "mechanics", *LAYOUTS)
 MOUNT = "/sys/fs/cgroup/"
 MIB = 1 << 20
 # Of the pod that is protected, as in the script.
@@ -47,6 +47,18 @@ def alone_dead(populated: dict[str, bool], *dead: str) -> bool:
 def test_the_kernel_did_not_do_it(answer: dict[str, Any]) -> None:
     """Whoever died was killed by memqos: the kernel still found memory to reclaim."""
     assert answer["oom_kills"] == 0
+
+
+def test_the_kernel_keeps_watch(answer: dict[str, Any]) -> None:
+    """It tells soon when anybody waits; once others do, when those wait who decide, or go away."""
+    found = answer["alarms"]
+    assert found["quiet"] is None
+    assert found["anybody"] is not None
+    assert found["still"]
+    assert found["others"] is None
+    assert found["deciding"] is not None
+    assert found["over"]
+    assert found["gone"] is not None
 
 
 def test_dry_run_kills_nobody(answer: dict[str, Any]) -> None:

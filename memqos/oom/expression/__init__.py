@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memqos.oom.expression.checked import Checked, check, check_ranking, check_trigger
+from memqos.oom.expression.checked import Checked, check, check_ranking, check_trigger, weaken
 from memqos.oom.expression.environment import CLASSES, RANKING, TRIGGER, Environment
 from memqos.oom.expression.problems import EvaluationError, Problem, Problems
 from memqos.oom.expression.types import (
@@ -39,4 +39,5 @@ __all__ = [
     "check_trigger",
     "map_of",
     "optional_of",
+    "weaken",
 ]

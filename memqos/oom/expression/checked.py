@@ -18,11 +18,11 @@ from memqos.oom.expression.environment import (
 )
 from memqos.oom.expression.problems import Problem, Problems, SyntaxProblemError
 from memqos.oom.expression.syntax import parse
-from memqos.oom.expression.tree import Call, Node, constant_keys, variables
+from memqos.oom.expression.tree import Call, Node, constant_keys, variables, without
 from memqos.oom.expression.types import BOOL, DOUBLE, DURATION, TIMESTAMP, Type
 
 
-__all__ = ["Checked", "check", "check_ranking", "check_trigger"]
+__all__ = ["Checked", "check", "check_ranking", "check_trigger", "weaken"]
 
 
 @frozen(kw_only=True)
@@ -39,6 +39,7 @@ class Checked:
             when there is none. What they hold in turn is not split.
         constant: its value when it depends on no variable, else None.
         evaluate: from values by name to the value; raises EvaluationError.
+        tree: what it was compiled from.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Checked:
     clauses: tuple[Checked, ...] = field(repr=False)
     constant: Any
     evaluate: Callable[[Mapping[str, Any]], Any] = field(repr=False, eq=False)
+    tree: Node = field(repr=False, eq=False)
 
 
 def check_trigger(text: str, *, swap: bool = False) -> Checked | Problems:
@@ -86,6 +88,16 @@ def check(text: str, environment: Environment, result: Type | None) -> Checked |
     except RecursionError:
         message = "expression nests too deeply to be checked here"
         return Problems([Problem(message, 1, 1)])
+
+
+def weaken(condition: Checked, names: frozenset[str]) -> Checked:
+    """Return a condition that is true, or fails, whenever the given one is true.
+
+    Args:
+        condition: of type bool.
+        names: the variables that it does not depend on.
+    """
+    return _compiled(condition.text, condition.environment, without(condition.tree, names))
 
 
 def _check(text: str, environment: Environment, result: Type | None) -> Checked | Problems:
@@ -134,4 +146,5 @@ def _compiled(text: str, environment: Environment, root: Node) -> Checked:
         clauses=(),
         constant=compiled.constant,
         evaluate=compiled.evaluate,
+        tree=root,
     )

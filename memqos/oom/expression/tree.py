@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias, TypeGuard
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from memqos.oom.expression.types import ERROR, INT, Type
+from memqos.oom.expression.types import BOOL, ERROR, INT, Type
 
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "children",
     "constant_keys",
     "variables",
+    "without",
 ]
 
 
@@ -169,6 +170,15 @@ def variables(root: Node) -> Iterator[str]:
         if isinstance(node, Ident) and node.binding == "variable":
             yield node.name
         rest += children(node)
+
+
+def without(condition: Node, names: frozenset[str]) -> Node:
+    """Put true for those operands of ``&&`` and ``||`` that depend on some variables."""
+    if isinstance(condition, Call) and condition.function in ("_&&_", "_||_"):
+        return evolve(condition, args=[without(operand, names) for operand in condition.args])
+    if names.isdisjoint(variables(condition)):
+        return condition
+    return Literal(offset=condition.offset, span=condition.span, type=BOOL, value=True)
 
 
 def constant_keys(root: Node) -> frozenset[int] | None:

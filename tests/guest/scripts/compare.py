@@ -105,11 +105,11 @@ def measure(name: str, rest: int, longest: int, attempts: int) -> dict[str, Any]
     time.sleep(10)  # whatever a watcher does once
     if watcher.poll() is not None:
         raise SystemExit(f"{name} ended")
-    before = cpu_ms(watcher)
+    before = cpu_ms(watcher.pid)
     time.sleep(rest)
-    answer: dict[str, Any] = {"rest_ms_per_s": (cpu_ms(watcher) - before) / rest}
+    answer: dict[str, Any] = {"rest_ms_per_s": (cpu_ms(watcher.pid) - before) / rest}
     limit = number("/proc/meminfo", "MemTotal:") // 1024 * SHORT_PERCENT // 100
-    before, begin = cpu_ms(watcher), time.monotonic()
+    before, begin = cpu_ms(watcher.pid), time.monotonic()
     relief = None
     highest = attempt = 0
     while relief is None and attempt < attempts:
@@ -133,7 +133,7 @@ def measure(name: str, rest: int, longest: int, attempts: int) -> dict[str, Any]
         "alive": watcher.poll() is None,
         "relief_s": relief,
         "attempts": attempt,
-        "storm_ms_per_s": (cpu_ms(watcher) - before) / (time.monotonic() - begin)
+        "storm_ms_per_s": (cpu_ms(watcher.pid) - before) / (time.monotonic() - begin)
         if watcher.poll() is None
         else None,
         "rss_kib": highest,

@@ -3,6 +3,7 @@
 Lies beside each script that is run with it.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -142,9 +143,19 @@ def number(path: str, name: str) -> int:
     return int(words[words.index(name) + 1])
 
 
-def cpu_ms(process: subprocess.Popen[bytes]) -> float:
+def cpu_ms(pid: int | str) -> float:
     """Return the CPU time that a process has had, to the nanosecond: ticks are too coarse."""
-    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e6
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+def kernel_cpu_ms(name: str) -> dict[str, float]:
+    """Return the CPU time of the kernel's threads of a name, by process."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # gone
+            if file.read_text().partition(" ")[2].startswith(f"({name})"):
+                found[file.parent.name] = cpu_ms(file.parent.name)
+    return found
 
 
 def available_mib() -> int:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from typing import Any
 from unittest.mock import patch
 
 from memqos.adapters.kill import identify_target, kill_cgroup
+from memqos.adapters.pressure_watch import PressureWatch
 from tests.guest.scripts.node import (
     BESTEFFORT,
+    MIB,
     MOUNT,
     NODES,
     SAFE_UID,
@@ -244,7 +247,43 @@ def fallbacks() -> dict[str, Any]:
     return answer
 
 
+def alarms() -> dict[str, Any]:
+    """Have the kernel tell when somebody waits: anybody at first, then those who decide."""
+    watch = PressureWatch(str(MOUNT))
+    make("deciding/x")
+    watch.remember(["deciding"], frozenset({"total"}))
+
+    def rings(seconds: float) -> float | None:
+        """Return after which time an alarm comes, None if none does."""
+        poll, start = select.poll(), time.monotonic()
+        for descriptor in watch.alarms() or ():
+            poll.register(descriptor, select.POLLPRI)
+        return time.monotonic() - start if poll.poll(seconds * 1000) else None
+
+    def stall(path: str) -> None:
+        (make(path) / "memory.high").write_text(str(24 * MIB))
+        run(path, "memtool", "hot", "64", "50")
+
+    answer: dict[str, Any] = {"quiet": rings(2)}
+    stall("other")
+    answer["anybody"] = rings(PATIENCE)
+    answer["still"] = watch.is_still()
+    answer["others"] = rings(5)
+    stall("deciding/x")
+    answer["deciding"] = rings(PATIENCE)
+    answer["over"] = not watch.is_still()
+    end("deciding/x")
+    watch.remember(["deciding"], frozenset({"total"}))
+    wait_for(lambda: (watch.is_still(), rings(1))[1] is None)
+    (MOUNT / "deciding/x").rmdir()
+    (MOUNT / "deciding").rmdir()
+    answer["gone"] = rings(PATIENCE)
+    clear("other")
+    return answer
+
+
 SCENARIOS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "alarms": alarms,
     "fallbacks": fallbacks,
     "mechanics": mechanics,
     "talos": lambda: starving("talos", dry_first=True),

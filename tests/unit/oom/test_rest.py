@@ -11,6 +11,7 @@ from memqos.oom.layout import LAYOUTS
 from memqos.oom.rest import (
     after_rest,
     asked_spans,
+    awaits_averages,
     is_alike,
     is_steady,
     is_unchanged,
@@ -94,6 +95,36 @@ def test_only_what_the_trigger_asks_for(trigger: str, is_rest: bool) -> None:
 def test_asked_spans(trigger: str | None, spans: set[str]) -> None:
     """The totals, and the averages that the trigger asks for, or their rates."""
     assert asked_spans(config(trigger)) == spans
+
+
+# Of Talos 1.12 and 1.13.
+OLDER = """\
+(multiply_qos_vectors(d_qos_memory_full_total, {System: 8.0, Podruntime: 4.0}) > 3000.0 &&
+multiply_qos_vectors(qos_memory_full_avg10, {System: 1.0, Podruntime: 1.0}) > 5.0) ||
+(memory_full_avg10 > 75.0 && time_since_trigger > duration("10s"))"""
+
+
+@pytest.mark.parametrize(
+    ("trigger", "awaits"),
+    [
+        (None, True),
+        (OLDER, True),
+        ("memory_some_avg10 > 5.0", True),
+        ("!(memory_some_avg10 <= 5.0)", True),
+        ("d_memory_some_total > 1.0 && (memory_some_avg10 > 5.0 || false)", True),
+        ("memory_some_avg10 > 5.0 || d_memory_some_total > 1.0", False),
+        ("memory_some_avg10 < 5.0 && d_memory_some_total > 1.0", False),
+        ("memory_some_avg10 < 5.0 && time_since_trigger > duration('1h')", False),
+        ("d_memory_some_avg10 > 1.0", False),
+        # Not looked into: to be careful is to run each cycle.
+        ("memory_some_avg10 > 5.0 ? d_memory_some_total > 1.0 : false", False),
+        ("1.0 / memory_some_avg10 > 5.0 && [1][1] > 0", False),
+    ],
+)
+def test_awaits_averages(trigger: str | None, awaits: bool) -> None:
+    """Whether totals and time alone can make it fire."""
+    chosen = config(trigger)
+    assert awaits_averages(chosen, last_of(chosen, STILL, STILL)) is awaits
 
 
 def test_a_falling_average_has_no_rate() -> None:
