@@ -177,21 +177,17 @@ class Watcher:
     def alarms(self) -> tuple[int, ...] | None:
         """Return what the kernel tells on when somebody waits, so that cycles can be left out.
 
-        An average moves every two seconds: where the trigger needs that, and nobody waited at the
-        last cycle, there is no more to be done before an alarm than to look so often.
+        The kernel works out averages every two seconds. Where the trigger needs one to move, and
+        nobody waited at the last cycle, it is enough to look so often, or once there is an alarm.
 
         Returns:
-            Descriptors for poll(2), urgent (POLLPRI) then; None where each cycle is to be run.
+            Descriptors for poll(2), urgent (POLLPRI) then; None where each cycle is to be run: so
+            it is in a dry run, which opens no file for writing.
         """
         rest = self._rest
-        if (
-            rest is None
-            or not rest.is_deep
-            or not self._left_out
-            or self.config is not rest.config
-        ):
+        if rest is None or not self._left_out or self.config is not rest.config:
             return None
-        return self._pressure.alarms()
+        return self._pressure.alarms() if self.kill and rest.is_deep else None
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(

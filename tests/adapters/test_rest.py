@@ -268,6 +268,7 @@ def test_a_file_on_a_disk_gives_no_alarm(tmp_path: Path) -> None:
     """What is no file of the kernel's is not written to."""
     (tmp_path / "memory.pressure").write_text(STILL)
     watcher = watch(tmp_path)
+    watcher.kill = True
     for _ in range(3):
         watcher.observe()
         assert watcher.alarms() is None
@@ -294,6 +295,7 @@ def watched_by_the_kernel(watcher: Watcher) -> set[str] | None:
 def test_who_gives_the_alarm(stalled_pods: Path) -> None:
     """Anybody who waits; while others do, those of whom the trigger asks."""
     watcher = watch(stalled_pods)
+    watcher.kill = True
     watcher.observe()
     assert watched_by_the_kernel(watcher) is None  # there may have been a wait since
     watcher.observe()
@@ -320,15 +322,28 @@ def test_who_gives_the_alarm(stalled_pods: Path) -> None:
 def test_totals_and_time_need_each_cycle(trigger: str, stalled_pods: Path) -> None:
     """A wait too short for an alarm, or none, may be enough for them."""
     watcher = watch(stalled_pods, trigger)
+    watcher.kill = True
     for _ in range(3):
         watcher.observe()
         assert watcher.alarms() is None
 
 
 @pytest.mark.usefixtures("told")
+def test_a_dry_run_needs_each_cycle(stalled_pods: Path) -> None:
+    """An alarm is asked for by a write."""
+    watcher = watch(stalled_pods)
+    watcher.observe()
+    watcher.observe()
+    assert watcher.alarms() is None
+    watcher.kill = True
+    assert watcher.alarms() is not None
+
+
+@pytest.mark.usefixtures("told")
 def test_another_configuration_needs_a_cycle(stalled_pods: Path) -> None:
     """However quiet it was for the one before."""
     watcher = watch(stalled_pods)
+    watcher.kill = True
     watcher.observe()
     watcher.observe()
     assert watcher.alarms() is not None
@@ -398,6 +413,7 @@ def test_as_without_a_rest(
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)
     watchers = [watch(tmp_path, trigger) for _ in range(3)]
     watchers[1].record = True
+    watchers[2].kill = True  # nobody is there
     told: list[list[bool]] = [[], [], []]
     waiting = ""
     rests = dozed = in_a_row = 0
