@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import field, frozen
@@ -119,55 +119,51 @@ class Guest:
         command = [str(timeout), interpreter, f"/job/in/{name}", *arguments]
         job = {f"in/{path}": content for path, content in (files or {}).items()}
         job |= {f"in/{name}": data, "command": "".join(f"{word}\0" for word in command).encode()}
+        parameters = f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
+        parameters += " guest.systemd" if systemd else ""
+        machine = [
+            *self.image.qemu,
+            *_machine(nodes, memory_mib),
+            *("-kernel", str(self.image.kernel)),
+            *("-initrd", str(self.image.initrd)),
+            *("-append", parameters),
+        ]
         with locked(CACHE / "run.lock"):
-            work = CACHE / "run"
             for others in reversed(range(_BOOTS)):
-                shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
-                work.mkdir()
-                try:
-                    (work / "in").write_bytes(_tar({**self.site, **job}))
-                    os.truncate(work / "in", -((work / "in").stat().st_size // -512) * 512)
-                    (work / "out").touch()
-                    os.truncate(work / "out", _RESULT_BYTES)
-                    disks = [
-                        f"file={self.image.root},readonly=on",
-                        f"file={work / 'in'},readonly=on",
-                        f"file={work / 'out'},cache=unsafe",
-                    ]
-                    if scratch_mib:
-                        make_disk(self.image, work / "scratch", scratch_mib)
-                        disk = f"file={work / 'scratch'},cache=unsafe"
-                        if scratch_mib_per_second:
-                            disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
-                        disks.append(disk)
-                    parameters = (
-                        f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
-                    )
-                    parameters += " guest.systemd" if systemd else ""
+                with _emptied(CACHE / "run") as work:
+                    disks = self._disks(work, job, scratch_mib, scratch_mib_per_second)
+                    drives = [word for disk in disks for word in ("-drive", f"{disk},{_DISK}")]
+                    serial = ["-serial", f"file:{work / 'console'}"]
                     start = time.monotonic()
-                    _boot(
-                        [
-                            *self.image.qemu,
-                            *_machine(nodes, memory_mib),
-                            *("-kernel", str(self.image.kernel)),
-                            *("-initrd", str(self.image.initrd)),
-                            *("-append", parameters),
-                            *(word for disk in disks for word in ("-drive", f"{disk},{_DISK}")),
-                            *("-serial", f"file:{work / 'console'}"),
-                        ],
-                        work,
-                        timeout + boot_timeout,
-                    )
+                    _boot([*machine, *drives, *serial], work, timeout + boot_timeout)
                     if others and _panicked(work):
                         continue
                     result = _result(work, time.monotonic() - start)
-                finally:
-                    shutil.rmtree(work, ignore_errors=True)
                 break
         if result.status in _KILLED:
             texts = _indented(result.stdout, result.stderr)
             raise GuestError(f"the script was killed after {timeout} s{texts}")
         return result
+
+    def _disks(
+        self, work: Path, job: Mapping[str, bytes], scratch_mib: int, scratch_mib_per_second: int
+    ) -> list[str]:
+        (work / "in").write_bytes(_tar({**self.site, **job}))
+        os.truncate(work / "in", -((work / "in").stat().st_size // -512) * 512)
+        (work / "out").touch()
+        os.truncate(work / "out", _RESULT_BYTES)
+        disks = [
+            f"file={self.image.root},readonly=on",
+            f"file={work / 'in'},readonly=on",
+            f"file={work / 'out'},cache=unsafe",
+        ]
+        if scratch_mib:
+            make_disk(self.image, work / "scratch", scratch_mib)
+            disk = f"file={work / 'scratch'},cache=unsafe"
+            if scratch_mib_per_second:
+                disk += f",throttling.bps-read={scratch_mib_per_second << 20}"
+            disks.append(disk)
+        return disks
 
 
 def prepare_guest() -> Guest:
@@ -178,6 +174,16 @@ def prepare_guest() -> Guest:
     """
     image = guest_image()
     return Guest(image, _site(image))
+
+
+@contextmanager
+def _emptied(work: Path) -> Iterator[Path]:
+    shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _machine(nodes: int, memory_mib: int) -> list[str]:
