@@ -267,7 +267,6 @@ def _loop(
     watchdog = watchdog_ns()
     longest = _DOZE_NS if watchdog is None else min(_DOZE_NS, watchdog // 2)
     while True:
-        tick = _doze(watcher, clock, tick, longest)
         found = clock.wait(tick)
         if found is signal.SIGHUP:
             notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
@@ -299,17 +298,19 @@ def _loop(
             missed = late // watcher.config.interval_ns + 1
             tick += missed * watcher.config.interval_ns
             outputs.late(missed, (tick - start) / 1e9)
+        left_out = _doze(watcher, clock, tick, longest)
+        outputs.counters.left_out(left_out)
+        tick += left_out * watcher.config.interval_ns
 
 
 def _doze(watcher: Watcher, clock: SignalClock, tick: int, longest: int) -> int:
-    """Sleep as long as the kernel keeps watch; return the tick to go on with."""
+    """Sleep as long as the kernel keeps watch; return how many ticks need no cycle."""
     interval = watcher.config.interval_ns
     end = tick + (longest // interval - 1) * interval
-    if end <= tick or (alarms := watcher.alarms()) is None:
-        return tick
+    if end <= tick or not clock.can_doze or (alarms := watcher.alarms()) is None:
+        return 0
     clock.doze(end, alarms)
-    now = min(clock.now_ns(), end)
-    return tick + max(0, -((tick - now) // interval)) * interval
+    return max(0, -((tick - min(clock.now_ns(), end)) // interval))
 
 
 def _reload_config(watcher: Watcher, name: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 
 from memqos.oom.metrics import is_pressure
@@ -22,6 +23,8 @@ _ABSENT = b""
 # Any wait, told once in half a second, the shortest window (Documentation/accounting/psi.rst).
 # Who lacks CAP_SYS_RESOURCE cannot have it so short.
 _TRIGGER = b"some 1 500000\0"
+# Before, the kernel could use what it had freed: of a cgroup that went away, and of the root.
+_SAFE = (6, 5)
 
 
 class PressureWatch:
@@ -36,7 +39,7 @@ class PressureWatch:
     def __init__(self, mount: str) -> None:
         self._mount = mount
         self._alarms: dict[str, int] = {}
-        self._is_told = True
+        self._can_ask = True
         self._descriptors: dict[str, int] = {}
         self._root: bytes | None = None
         self._texts: dict[str, bytes | None] = {}
@@ -61,7 +64,6 @@ class PressureWatch:
             self._texts = {"": self._root}
         self._spans = spans
         self._rootless = 0
-        self._is_told = True
 
     def is_still(self) -> bool:
         """Tell whether those that decide are as they were, but for numbers that do not.
@@ -73,6 +75,7 @@ class PressureWatch:
         self._looks += 1
         if self._looks > _LOOKS:
             self._forget()
+            self.silence()
         root = self._root
         self._rootless = max(0, self._rootless - 1)
         if not self._rootless:
@@ -95,39 +98,55 @@ class PressureWatch:
         return True
 
     def alarms(self) -> tuple[int, ...] | None:
-        """Let the kernel tell when somebody begins to wait who can end the stillness.
+        """Have the kernel tell when somebody begins to wait who can end the stillness.
 
-        Waits of less than two ticks of the kernel's clock, alone in a twentieth of a second, are
-        not told.
+        A wait of less than two ticks of the kernel's clock is not told if it is the only one in
+        half a second, nor is one in a cgroup that has come since.
 
         Returns:
-            Descriptors that are urgent (POLLPRI) then; None where the kernel cannot be asked.
+            Descriptors that are urgent (POLLPRI) then; None where the kernel does not tell.
         """
-        if not self._is_told:
+        if not self._can_ask:
             return None
-        paths = {""}
-        if self._rootless:  # others wait
-            paths = {path for path, text in self._texts.items() if text != _ABSENT}
+        paths = {path for path, text in self._texts.items() if text != _ABSENT}
+        if not self._rootless:  # else others wait
+            paths.add("")
+        if not all(self._set_alarm(path) for path in paths - self._alarms.keys()):
+            self.silence()
+            self._can_ask = False
+            return None
+        # It takes tens of milliseconds: by now the others are set.
         for path in self._alarms.keys() - paths:
             os.close(self._alarms.pop(path))
-        self._is_told = all(self._ask(path) for path in paths - self._alarms.keys())
-        return tuple(self._alarms.values()) if self._is_told else None
+        return tuple(self._alarms.values())
 
-    def _ask(self, path: str) -> bool:
-        """Ask for one alarm; a file that has a size is on a disk, and not to be overwritten."""
+    def silence(self) -> None:
+        """Have the kernel tell no more."""
+        while self._alarms:
+            os.close(self._alarms.popitem()[1])
+
+    def _set_alarm(self, path: str) -> bool:
+        if _kernel() < _SAFE:
+            return False
+        text = self._read(path)
+        if not text:  # gone, with all who could wait
+            return text is not None
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(f"{self._mount}/{path}/memory.pressure", flags)
             self._alarms[path] = descriptor
-            return not os.fstat(descriptor).st_size and os.write(descriptor, _TRIGGER) > 0
+            opened, read = os.fstat(descriptor), os.fstat(self._descriptors[path])
+            # What has content and no size is not on a disk, where it would be overwritten.
+            is_kernels = not opened.st_size and os.path.samestat(opened, read)
+            return is_kernels and os.write(descriptor, _TRIGGER) > 0
         except OSError:
             return False
 
     def _forget(self) -> None:
-        for descriptors in (self._descriptors, self._alarms):
-            while descriptors:
-                os.close(descriptors.popitem()[1])
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
         self._looks = 0
+        self._can_ask = True
 
     def _read(self, path: str) -> bytes | None:
         """Read one; `_ABSENT` where there is no such cgroup, None where it does not say."""
@@ -145,3 +164,8 @@ class PressureWatch:
             if path in self._descriptors:
                 os.close(self._descriptors.pop(path))
             return None if os.access(f"{self._mount}/{path}/", os.F_OK) else _ABSENT
+
+
+def _kernel() -> tuple[int, int]:
+    major, minor = re.findall("[0-9]+", os.uname().release)[:2]
+    return int(major), int(minor)

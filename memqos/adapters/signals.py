@@ -54,6 +54,11 @@ class SignalClock:
         self._ends = self._ends or found.si_signo in _ENDS
         return signal.Signals(found.si_signo)
 
+    @property
+    def can_doze(self) -> bool:
+        """Whether the system lets through what `doze` needs."""
+        return self._descriptor is not None
+
     def doze(self, deadline_ns: int, alarms: Iterable[int]) -> None:
         """Sleep until a monotonic time, an alarm, or a signal, which `wait` will find.
 
@@ -61,10 +66,9 @@ class SignalClock:
             deadline_ns: the time.
             alarms: descriptors on which something urgent (POLLPRI) may come.
         """
-        if self._descriptor is None:
-            return
         poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
+        if self._descriptor is not None:
+            poll.register(self._descriptor, select.POLLIN)
         for alarm in alarms:
             poll.register(alarm, select.POLLPRI)
         poll.poll(max(0, deadline_ns - time.monotonic_ns()) / 1e6)

@@ -76,13 +76,13 @@ class _Rest:
         seen: the last cycle.
         config: of that cycle.
         layout: of that cycle.
-        is_deep: whether averages must move before it is over for the trigger.
+        awaits_averages: whether one must move before the trigger can fire.
     """
 
     seen: Observation
     config: OOMConfig
     layout: Layout
-    is_deep: bool
+    awaits_averages: bool
 
 
 @define(kw_only=True)
@@ -165,7 +165,7 @@ class Watcher:
                     seen=seen,
                     config=self.config,
                     layout=self.layout,
-                    is_deep=awaits_averages(self.config, cycle),
+                    awaits_averages=awaits_averages(self.config, cycle),
                 )
             return seen
         available = meminfo_bytes(self._meminfo(), "MemAvailable")
@@ -185,9 +185,16 @@ class Watcher:
             it is in a dry run, which opens no file for writing.
         """
         rest = self._rest
-        if rest is None or not self._left_out or self.config is not rest.config:
-            return None
-        return self._pressure.alarms() if self.kill and rest.is_deep else None
+        if (
+            rest is not None
+            and rest.awaits_averages
+            and rest.config is self.config
+            and self._left_out
+            and self.kill
+        ):
+            return self._pressure.alarms()
+        self._pressure.silence()
+        return None
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(

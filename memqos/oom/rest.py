@@ -10,6 +10,11 @@ the last wait, until it does in the file that is watched, too, as the kernel wor
 every two seconds, those of each file at times of their own; and waits of a few milliseconds on a
 machine with a hundred busy processors, as a total is the mean over processors, each weighed by how
 long its tasks were not idle (kernel/sched/psi.c).
+
+A trigger that needs an average to move can have the kernel keep watch, and look every two seconds.
+The kernel does not tell of a wait shorter than two ticks of its clock, unless it tells of another
+within half a second. The next look, or the next alarm, finds it, and all of it counts as waited in
+one interval.
 """
 
 from __future__ import annotations

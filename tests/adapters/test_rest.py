@@ -1,14 +1,17 @@
 """A watcher at rest: what it reads, and what it notices, while nobody waits for memory."""
 
+import errno
 import os
 import re
 import time
 from itertools import accumulate
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from memqos.adapters import pressure_watch
 from memqos.adapters.pressure_watch import PressureWatch
 from memqos.adapters.watch import Watcher
 from memqos.oom.config import OOMConfig, check_documents
@@ -264,26 +267,32 @@ def test_no_rest(change: str, tmp_path: Path) -> None:
     assert watcher.observe().cycle.outcome is Outcome.COLLECT_ERROR
 
 
-def test_a_file_on_a_disk_gives_no_alarm(tmp_path: Path) -> None:
-    """What is no file of the kernel's is not written to."""
-    (tmp_path / "memory.pressure").write_text(STILL)
-    watcher = watch(tmp_path)
+@pytest.mark.parametrize("text", [STILL, ""])
+def test_a_file_on_a_disk_gives_no_alarm(
+    text: str, stalled_pods: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no file of the kernel's is not written to, though it took the place of one."""
+    monkeypatch.setattr(pressure_watch, "_SAFE", (0, 0))
+    watcher = watch(stalled_pods)
     watcher.kill = True
+    watcher.observe()
+    (stalled_pods / "new").write_text(text)
+    (stalled_pods / "new").rename(stalled_pods / "memory.pressure")
     for _ in range(3):
         watcher.observe()
         assert watcher.alarms() is None
-    assert (tmp_path / "memory.pressure").read_text() == STILL
+    assert (stalled_pods / "memory.pressure").read_text() == text
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each file give an alarm, as the kernel's do."""
 
-    def ask(self: PressureWatch, path: str) -> bool:
+    def set_alarm(self: PressureWatch, path: str) -> bool:
         self._alarms[path] = os.open(os.devnull, os.O_RDONLY)
         return True
 
-    monkeypatch.setattr(PressureWatch, "_ask", ask)
+    monkeypatch.setattr(PressureWatch, "_set_alarm", set_alarm)
 
 
 def watched_by_the_kernel(watcher: Watcher) -> set[str] | None:
@@ -299,16 +308,58 @@ def test_who_gives_the_alarm(stalled_pods: Path) -> None:
     watcher.observe()
     assert watched_by_the_kernel(watcher) is None  # there may have been a wait since
     watcher.observe()
-    assert watched_by_the_kernel(watcher) == {""}
+    assert watched_by_the_kernel(watcher) == {"", "system"}
     stall(stalled_pods, "", "kubepods")
     for _ in range(4):
         watcher.observe()
         assert watched_by_the_kernel(watcher) == {"system"}
     watcher.observe()
-    assert watched_by_the_kernel(watcher) == {""}
+    assert watched_by_the_kernel(watcher) == {"", "system"}
+    alarms = list(watcher._pressure._alarms.values())
     stall(stalled_pods, "", "system", total=9)
     watcher.observe()
+    assert list(watcher._pressure._alarms.values()) == alarms  # first comes the cycle
     assert watched_by_the_kernel(watcher) is None
+    assert not watcher._pressure._alarms
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.EMFILE, errno.EROFS, errno.EOPNOTSUPP])
+def test_an_alarm_that_cannot_be_had(
+    error: int, stalled_pods: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again when files are opened anew, and nothing is left open."""
+    monkeypatch.setattr(pressure_watch, "_SAFE", (0, 0))
+    tried = []
+
+    def refuse(path: str, flags: int) -> int:
+        if flags & os.O_RDWR:
+            tried.append(path)
+            raise OSError(error, os.strerror(error))
+        return opened(path, flags)
+
+    opened = os.open
+    watcher = watch(stalled_pods)
+    watcher.kill = True
+    watcher.observe()
+    monkeypatch.setattr(os, "open", refuse)
+    for _ in range(25):
+        watcher.observe()
+        assert watcher.alarms() is None
+    assert len(tried) == 2
+    assert not watcher._pressure._alarms
+
+
+def test_a_kernel_that_might_crash(stalled_pods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 6.5 it is not asked."""
+    release = SimpleNamespace(release="6.4.16-200.fc38.x86_64")
+    monkeypatch.setattr(os, "uname", lambda: release)
+    monkeypatch.setattr(os, "write", lambda *_: pytest.fail("written to"))
+    (stalled_pods / "memory.pressure").chmod(0o400)
+    watcher = watch(stalled_pods)
+    watcher.kill = True
+    watcher.observe()
+    watcher.observe()
+    assert watcher.alarms() is None
 
 
 @pytest.mark.usefixtures("told")

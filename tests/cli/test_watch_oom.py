@@ -12,14 +12,17 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from memqos.oom.config import check_documents
+from memqos_cli.output.oom_metrics import Counters
 from memqos_cli.output.watch_outputs import WatchOutputs
-from memqos_cli.watch_oom import _doze
+from memqos_cli.watch_oom import _doze, _loop
 from tests.support.program import PROGRAM, memqos, run_program
 
 
@@ -647,6 +650,7 @@ class Night:
     """A watcher that the kernel keeps watch for, and a clock that is woken at some time."""
 
     config = check_documents([])
+    can_doze = True
 
     def __init__(self, woken_ms: float, *, is_kept: bool = True) -> None:
         self.now_ms, self.woken_ms, self.is_kept = -400.0, woken_ms, is_kept
@@ -667,13 +671,13 @@ class Night:
 
 
 @pytest.mark.parametrize(
-    ("woken_ms", "tick_ms"),
-    [(1500.2, 1500), (9000, 1500), (1499, 1500), (500.1, 1000), (500, 500), (-200, 0)],
+    ("woken_ms", "left_out"),
+    [(1500.2, 3), (9000, 3), (1499, 3), (500.1, 2), (500, 1), (0.1, 1), (0, 0), (-200, 0)],
 )
-def test_ticks_after_a_doze(woken_ms: float, tick_ms: int) -> None:
+def test_ticks_after_a_doze(woken_ms: float, left_out: int) -> None:
     """The next on the grid: after two seconds without an alarm, or the first one behind it."""
     night: Any = Night(woken_ms)
-    assert _doze(night, night, 0, 2 * 10**9) == tick_ms * 10**6
+    assert _doze(night, night, 0, 2 * 10**9) == left_out
     assert night.ends == [1500]
 
 
@@ -686,6 +690,41 @@ def test_how_long_a_doze_may_be(longest_ms: int, is_kept: bool, ends: list[int])
     night: Any = Night(0, is_kept=is_kept)
     assert _doze(night, night, 0, longest_ms * 10**6) == 0
     assert night.ends == ends
+
+
+def test_no_doze_without_signals() -> None:
+    """Where they would not end it, no alarm is asked for."""
+    night: Any = Night(0)
+    night.can_doze, night.alarms = False, pytest.fail
+    assert _doze(night, night, 0, 2 * 10**9) == 0
+
+
+def test_one_doze_a_cycle() -> None:
+    """Signals that change nothing do not keep cycles from running."""
+    signals = iter([None, signal.SIGHUP, signal.SIGHUP, None, signal.SIGTERM])
+    night: Any = Mock(config=check_documents([]), layout=Mock())
+    night.now_ns.side_effect = count(0, 10**6).__next__
+    night.alarms.return_value = ()
+    night.wait.side_effect = lambda _: next(signals)
+    assert _loop(night, night, night, reloads=(), cycles=None) is signal.SIGTERM
+    calls = [call[0] for call in night.mock_calls if call[0] in ("wait", "observe", "doze")]
+    cycle = ["observe", "doze"]
+    assert calls == ["wait", *cycle, "wait", "wait", "wait", *cycle, "wait"]
+
+
+def test_ticks_left_out_are_counted() -> None:
+    """As cycles that did not fire: alerts go by how many of them there are."""
+    night: Any = Mock(config=check_documents([]), layout=Mock())
+    times = iter([0, 1, 2 * 10**9 + 1])
+    night.now_ns.side_effect = lambda: next(times)
+    night.alarms.return_value = ()
+    night.wait.side_effect = [None, signal.SIGTERM]
+    _loop(night, night, night, reloads=(), cycles=None)
+    night.counters.left_out.assert_called_once_with(3)
+    assert night.wait.call_args.args == (2 * 10**9,)
+    counters = Counters()
+    counters.left_out(3)
+    assert 'memqos_oom_cycles_total{outcome="no-fire"} 3\n' in counters.render()
 
 
 @pytest.mark.parametrize("is_watched", [True, False])

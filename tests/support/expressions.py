@@ -127,6 +127,7 @@ class Maker:
         ways = [
             lambda: self._leaf(kind),
             lambda: f"({of('bool')} ? {of(kind)} : {of(kind)})",
+            lambda: f"({self.chance.choice(('true', 'false'))} ? {of(kind)} : {of(kind)})",
             lambda: f"[{of(kind)}, {of(kind)}][{self.chance.choice(('0', '1', '1', '2', 'n'))}]",
             lambda: f"{{'a': {of(kind)}, 'b': {self._leaf(kind)}}}.a",
         ]
@@ -237,7 +238,7 @@ class Maker:
         ]
         if not self.plain:
             ways += [
-                lambda: f"({of('int')} in q)",
+                lambda: f"({self._right('int', depth)} in q)",
                 lambda: f"(m[?'a'] == m[?{of('string')}])",
                 lambda: f"(dyn({of('int')}) == {of('double')})",
                 lambda: f"(dyn({of('uint')}) < dyn({of('double')}))",

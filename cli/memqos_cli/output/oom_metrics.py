@@ -40,6 +40,10 @@ class Counters:
             self._actions[action.outcome] += 1
             self._processes += len(action.processes)
 
+    def left_out(self, ticks: int) -> None:
+        """Count ticks that needed no cycle to know that the trigger does not fire."""
+        self._cycles[Outcome.NO_FIRE] += ticks
+
     def late(self, ticks: int) -> None:
         """Count ticks that were missed."""
         self._late += ticks

@@ -18,7 +18,7 @@ from memqos.oom.expression.environment import (
 )
 from memqos.oom.expression.problems import Problem, Problems, SyntaxProblemError
 from memqos.oom.expression.syntax import parse
-from memqos.oom.expression.tree import Call, Node, constant_keys, variables, without
+from memqos.oom.expression.tree import Call, Node, constant_keys, variables, weakened
 from memqos.oom.expression.types import BOOL, DOUBLE, DURATION, TIMESTAMP, Type
 
 
@@ -97,7 +97,7 @@ def weaken(condition: Checked, names: frozenset[str]) -> Checked:
         condition: of type bool.
         names: the variables that it does not depend on.
     """
-    return _compiled(condition.text, condition.environment, without(condition.tree, names))
+    return _compiled(condition.text, condition.environment, weakened(condition.tree, names))
 
 
 def _check(text: str, environment: Environment, result: Type | None) -> Checked | Problems:

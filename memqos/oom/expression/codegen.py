@@ -148,7 +148,7 @@ def _source(writer: Writer, root: Node, piece: Piece) -> str:
     """Write the function that is called from outside."""
     lines = [f"return {_result(writer, piece)}"]
     functions = writer.functions
-    if piece.hoisted and isinstance(root, Call):
+    if piece.hoisted and isinstance(root, Call) and root.function in ("_&&_", "_||_"):
         # The outermost operator needs no function of its own.
         functions = functions[:-1]
         lines = writer.absorbing(root.function, [writer.emit(arg) for arg in root.args])

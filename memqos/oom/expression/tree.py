@@ -23,7 +23,7 @@ __all__ = [
     "children",
     "constant_keys",
     "variables",
-    "without",
+    "weakened",
 ]
 
 
@@ -172,10 +172,10 @@ def variables(root: Node) -> Iterator[str]:
         rest += children(node)
 
 
-def without(condition: Node, names: frozenset[str]) -> Node:
+def weakened(condition: Node, names: frozenset[str]) -> Node:
     """Put true for those operands of ``&&`` and ``||`` that depend on some variables."""
     if isinstance(condition, Call) and condition.function in ("_&&_", "_||_"):
-        return evolve(condition, args=[without(operand, names) for operand in condition.args])
+        return evolve(condition, args=[weakened(operand, names) for operand in condition.args])
     if names.isdisjoint(variables(condition)):
         return condition
     return Literal(offset=condition.offset, span=condition.span, type=BOOL, value=True)

@@ -453,3 +453,18 @@ def test_environments_may_be_of_ones_own() -> None:
 def test_keys(text: str, keys: set[int] | None) -> None:
     """By which a trigger looks into the maps of classes."""
     assert trigger(text).keys == keys
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true ? (1.0 / x > 0.0 && [1][n] > 0) : b", False),
+        ("false ? b : ([1][n] > 0 || 1.0 / x > 0.0)", True),
+    ],
+)
+def test_a_known_condition_before_operands_that_fail(text: str, expected: bool) -> None:
+    """The operator of the branch makes up for an error as it would alone."""
+    values = {"n": 5, "x": -1.0 if text.startswith("true") else 1.0, "b": False}
+    checked = check(text, ENVIRONMENT, None)
+    assert isinstance(checked, Checked)
+    assert checked.evaluate(values) is expected

@@ -21,6 +21,19 @@ PIECES = (
 quick = settings(max_examples=300, derandomize=True, database=None, deadline=None)
 
 
+def outcomes(text: str) -> list[object]:
+    """Return what an expression gives for each of the values, None where it fails."""
+    checked = check(text, ENVIRONMENT, None)
+    assert isinstance(checked, Checked)
+    found: list[object] = []
+    for values in VALUES:
+        try:
+            found.append(repr(checked.evaluate(values)))
+        except EvaluationError:
+            found.append(None)
+    return found
+
+
 def survive(text: str) -> None:
     """Check an expression and evaluate it."""
     checked = check(text, ENVIRONMENT, None)
@@ -66,3 +79,13 @@ def test_damaged_expressions_are_refused_or_evaluated(chance: Random) -> None:
     survive(
         text[:start] + chance.choice(("", text[start:end] * 2, chance.choice(PIECES))) + text[end:]
     )
+
+
+@quick
+@given(chance=st.randoms(use_true_random=True))
+def test_a_known_condition_changes_nothing(chance: Random) -> None:
+    """Its branch is all there is, whatever operator is outermost there."""
+    text = Maker(chance).make("bool", chance.randint(1, 3))
+    expected = outcomes(text)
+    assert outcomes(f"true ? {text} : b") == expected
+    assert outcomes(f"false ? b : {text}") == expected
