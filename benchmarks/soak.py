@@ -1,8 +1,9 @@
 """``watch-oom`` and nohang beside 250 pods that come and go, in an emulated machine.
 
 Prints the memory and the CPU time of both at the same interval: while nobody waits for memory, and
-while one pod meets its memory.high again and again. Times are those of emulation; compare them
-within one run.
+while one pod meets its memory.high again and again. The time of the kernel's threads that keep
+watch for memqos (psimon) is counted as its own. Times are those of emulation; compare them within
+one run.
 """
 
 from __future__ import annotations
