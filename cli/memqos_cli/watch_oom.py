@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -21,6 +19,7 @@ from memqos.adapters.host import Host
 from memqos.adapters.oom_files import list_tops, read_oom_documents, read_preferences
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import (
+    leave_openssl_out,
     lock_memory,
     lower_oom_score,
     notify,
@@ -32,6 +31,7 @@ from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MemqosError
 from memqos.oom.config import DEFAULT_TRIGGER, OOMConfig, check_documents, is_oom_config
+from memqos.oom.rest import most_left_out
 from memqos.quantity import parse_quantity
 from memqos_cli.exit_codes import INTERRUPTED, YES
 from memqos_cli.oom_options import (
@@ -61,15 +61,10 @@ __all__ = ["command"]
 
 # Above sshd and systemd-journald, below everything that may be chosen.
 _OOM_SCORE = -900
-# As often as the kernel works out averages of pressure.
-_DOZE_NS = 2_000_000_000
 _MGLRU = (
     "the multi-generational LRU is on: services that read again what was reclaimed may not count "
     "as waiting under it, and the default trigger may stay silent"
 )
-# What hashlib takes from Python itself, all of which it wants.
-_SHA2 = ("_sha256", "_sha512") if sys.version_info < (3, 12) else ("_sha2",)
-_HASHES = ("_md5", "_sha1", *_SHA2, "_sha3", "_blake2")
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][:]*)):([0-9]{1,5})")
 
 
@@ -193,7 +188,7 @@ def command(
     require_one_stdin(config, preferences)
     if actions is not None and actions == textfile:
         raise click.UsageError("--actions and --textfile name the same file")
-    _leave_openssl_out()
+    leave_openssl_out()
     checked = require_valid(load_config(config, swap=swap))
     mount = host.resolve(CGROUP_MOUNT) if cgroup_root is None else cgroup_root
     check_v2(host, root=cgroup_root)
@@ -265,7 +260,6 @@ def _loop(
     done = 0
     notify("READY=1")
     watchdog = watchdog_ns()
-    longest = _DOZE_NS if watchdog is None else min(_DOZE_NS, watchdog // 2)
     while True:
         found = clock.wait(tick)
         if found is signal.SIGHUP:
@@ -298,19 +292,19 @@ def _loop(
             missed = late // watcher.config.interval_ns + 1
             tick += missed * watcher.config.interval_ns
             outputs.late(missed, (tick - start) / 1e9)
-        left_out = _doze(watcher, clock, tick, longest)
+        left_out = _doze(watcher, clock, tick, watchdog)
         outputs.counters.left_out(left_out)
         tick += left_out * watcher.config.interval_ns
 
 
-def _doze(watcher: Watcher, clock: SignalClock, tick: int, longest: int) -> int:
+def _doze(watcher: Watcher, clock: SignalClock, tick: int, watchdog: int | None) -> int:
     """Sleep as long as the kernel keeps watch; return how many ticks need no cycle."""
     interval = watcher.config.interval_ns
-    end = tick + (longest // interval - 1) * interval
-    if end <= tick or not clock.can_doze or (alarms := watcher.alarms()) is None:
+    most = most_left_out(interval, watchdog)
+    if not most or not clock.can_doze or (alarms := watcher.alarms()) is None:
         return 0
-    clock.doze(end, alarms)
-    return max(0, -((tick - min(clock.now_ns(), end)) // interval))
+    clock.doze(tick + most * interval, alarms)
+    return min(most, max(0, -((tick - clock.now_ns()) // interval)))
 
 
 def _reload_config(watcher: Watcher, name: str | None) -> None:
@@ -347,15 +341,6 @@ def _reload_preferences(watcher: Watcher, name: str) -> None:
 def _require_file(name: str | None) -> None:
     if name == "-":
         raise InputError("standard input cannot be read again")
-
-
-def _leave_openssl_out() -> None:
-    """Keep 3.5 MB out of locked memory: lark loads hashlib for a cache that nobody uses here.
-
-    Without OpenSSL's, hashlib has hashes of its own, but for some distributions'.
-    """
-    if all(map(find_spec, _HASHES)):
-        sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # refuses the import
 
 
 def _hook(command: str | None, seconds: float) -> Callable[..., None] | None:

@@ -7,8 +7,11 @@ import errno
 import gc
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import cast
 
 from memqos.adapters.cgroup_tree import cgroup_of
 from memqos.adapters.files import machine_error, read_file
@@ -19,6 +22,7 @@ from memqos.oom.reserve import reserve_bytes, void_ancestor
 
 
 __all__ = [
+    "leave_openssl_out",
     "lock_memory",
     "lower_oom_score",
     "notify",
@@ -32,6 +36,18 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _OOM_SCORE = "/proc/self/oom_score_adj"
 # A file that is gone, and one of a container's cgroup, which is mounted read-only.
 _NOT_OURS = (errno.ENOENT, errno.EROFS)
+# What hashlib takes from Python itself, all of which it wants.
+_SHA2 = ("_sha256", "_sha512") if sys.version_info < (3, 12) else ("_sha2",)
+_HASHES = ("_md5", "_sha1", *_SHA2, "_sha3", "_blake2")
+
+
+def leave_openssl_out() -> None:
+    """Keep 3.5 MB out of memory: lark loads hashlib for a cache that nobody uses here.
+
+    Without OpenSSL's, hashlib has hashes of its own, but for some distributions'.
+    """
+    if all(map(find_spec, _HASHES)):
+        cast("dict[str, object]", sys.modules).setdefault("_hashlib", None)  # refuses the import
 
 
 def release_memory() -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "is_alike",
     "is_steady",
     "is_unchanged",
+    "most_left_out",
     "stays_quiet",
     "watched_cgroups",
 ]
@@ -77,6 +78,19 @@ def awaits_averages(config: OOMConfig, cycle: Cycle) -> bool:
         return not _at_averages(config.trigger).evaluate(cycle.values)
     except EvaluationError:
         return False
+
+
+def most_left_out(interval_ns: int, watchdog_ns: int | None) -> int:
+    """Return how many ticks in a row may pass without a look while the kernel keeps watch.
+
+    The kernel works out averages every two seconds (kernel/sched/psi.c).
+
+    Args:
+        interval_ns: between two ticks.
+        watchdog_ns: within which a sign of life is expected, None for no such time.
+    """
+    longest = _AVERAGING_NS if watchdog_ns is None else min(_AVERAGING_NS, watchdog_ns // 2)
+    return max(0, longest // interval_ns - 1)
 
 
 def watched_cgroups(config: OOMConfig, layout: Layout) -> tuple[str, ...]:
@@ -133,6 +147,7 @@ def after_rest(state: HandlerState, config: OOMConfig, layout: Layout) -> Handle
     )
 
 
+_AVERAGING_NS = 2_000_000_000
 _AVERAGES = frozenset(
     name for name in PRESSURE_NAMES if not name.startswith("d_") and not name.endswith("_total")
 )

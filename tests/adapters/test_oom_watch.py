@@ -10,7 +10,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +27,6 @@ from memqos.adapters.oom_files import (
 )
 from memqos.adapters.recorder import Recorder
 from memqos.adapters.self_protection import notify, reserved_memory, watchdog_ns
-from memqos.adapters.signals import SignalClock
 from memqos.adapters.watch import Watcher
 from memqos.errors import InputError, MachineError
 from memqos.oom.classes import OOMClass
@@ -344,48 +342,6 @@ class TestMetricsServer:
         """It would wait for DNS, which a node that starves may not answer."""
         monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("asks for its name"))
         MetricsServer("127.0.0.1", 0, str).close()
-
-
-class TestSignalClock:
-    """A signal ends the wait, a time does too."""
-
-    @pytest.fixture(autouse=True)
-    def mask(self) -> Iterator[set[int]]:
-        """Return the signals that are blocked, and block those alone afterwards."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        yield before
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def test_mask(self, mask: set[int]) -> None:
-        """After SIGTERM signals stay blocked: a second one must not change how that ends."""
-        awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        for number, blocked in ((signal.SIGHUP, mask), (signal.SIGTERM, mask | awaited)):
-            with SignalClock() as clock:
-                signal.pthread_kill(threading.get_ident(), number)
-                assert clock.wait(clock.now_ns() + 10**9) is number
-            assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
-
-    def test_time(self) -> None:
-        """No signal."""
-        with SignalClock() as clock:
-            assert clock.wait(clock.now_ns() + 1_000_000) is None
-            assert clock.wait(0) is None
-
-    def test_signal(self) -> None:
-        """One that came before the wait is not lost."""
-        with SignalClock() as clock:
-            # To this thread: others of the test runner do not block it.
-            signal.pthread_kill(threading.get_ident(), signal.SIGHUP)
-            assert clock.wait(clock.now_ns() + 10**9) is signal.SIGHUP
-
-    def test_signal_meanwhile(self) -> None:
-        """One that comes during the wait ends it."""
-        with SignalClock() as clock:
-            main = threading.get_ident()
-            threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGTERM)).start()
-            before = time.monotonic()
-            assert clock.wait(clock.now_ns() + 20 * 10**9) is signal.SIGTERM
-            assert time.monotonic() - before < 10
 
 
 class TestSystemd:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -45,11 +45,47 @@ def test_interrupted_wait_that_gives_rubbish(monkeypatch: pytest.MonkeyPatch) ->
         assert clock.wait(0) is None
 
 
-def test_a_signal_comes_first() -> None:
-    """A signal ends the wait, and is the answer."""
+@pytest.fixture(autouse=True)
+def mask() -> Iterator[set[int]]:
+    """Return the signals that are blocked, and block those alone afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield before
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_mask(mask: set[int]) -> None:
+    """After SIGTERM signals stay blocked: a second one must not change how that ends."""
+    awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    for number, blocked in ((signal.SIGHUP, mask), (signal.SIGTERM, mask | awaited)):
+        with SignalClock() as clock:
+            signal.pthread_kill(threading.get_ident(), number)
+            assert clock.wait(clock.now_ns() + 10**9) is number
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+
+
+def test_time() -> None:
+    """No signal."""
     with SignalClock() as clock:
-        signal.pthread_kill(threading.get_ident(), signal.SIGHUP)  # others do not block it
+        assert clock.wait(clock.now_ns() + 1_000_000) is None
+        assert clock.wait(0) is None
+
+
+def test_signal() -> None:
+    """One that came before the wait is not lost."""
+    with SignalClock() as clock:
+        # To this thread: others of the test runner do not block it.
+        signal.pthread_kill(threading.get_ident(), signal.SIGHUP)
         assert clock.wait(clock.now_ns() + 10**10) is signal.SIGHUP
+
+
+def test_signal_meanwhile() -> None:
+    """One that comes during the wait ends it."""
+    with SignalClock() as clock:
+        main = threading.get_ident()
+        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGTERM)).start()
+        before = time.monotonic()
+        assert clock.wait(clock.now_ns() + 20 * 10**9) is signal.SIGTERM
+        assert time.monotonic() - before < 10
 
 
 def ring(far: socket.socket, _waiting: int) -> None:
@@ -77,7 +113,6 @@ def test_doze(
     found: signal.Signals | None,
 ) -> None:
     """An alarm ends it, a signal, which is found by the next wait, or the time."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,
@@ -90,7 +125,6 @@ def test_doze(
         passed = time.monotonic() - start
         assert passed >= 0.2 if event is chat else passed < 10
         assert clock.wait(0) is found
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def test_a_signal_that_came_before() -> None:

@@ -15,6 +15,7 @@ from memqos.oom.rest import (
     is_alike,
     is_steady,
     is_unchanged,
+    most_left_out,
     stays_quiet,
     watched_cgroups,
 )
@@ -125,6 +126,26 @@ def test_awaits_averages(trigger: str | None, awaits: bool) -> None:
     """Whether totals and time alone can make it fire."""
     chosen = config(trigger)
     assert awaits_averages(chosen, last_of(chosen, STILL, STILL)) is awaits
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "watchdog_ms", "ticks"),
+    [
+        (500, None, 3),
+        (500, 60_000, 3),
+        (500, 3_999, 2),
+        (500, 1_999, 0),
+        (500, 0, 0),
+        (1_000, None, 1),
+        (1_001, None, 0),
+        (3_000, None, 0),
+        (1, None, 1999),
+    ],
+)
+def test_most_left_out(interval_ms: int, watchdog_ms: int | None, ticks: int) -> None:
+    """From one look to the next there are two seconds, or half the watchdog's time."""
+    watchdog_ns = None if watchdog_ms is None else watchdog_ms * 10**6
+    assert most_left_out(interval_ms * 10**6, watchdog_ns) == ticks
 
 
 def test_a_falling_average_has_no_rate() -> None:

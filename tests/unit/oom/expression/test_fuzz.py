@@ -1,12 +1,13 @@
 """Any text is refused or evaluated; nothing else is ever raised."""
 
 from contextlib import suppress
+from itertools import product
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memqos.oom.expression import Checked, EvaluationError, Problems, check
+from memqos.oom.expression import BOOL, Checked, EvaluationError, Problems, check, weaken
 from tests.support.expressions import ENVIRONMENT, SCALARS, VALUES, Maker
 
 
@@ -89,3 +90,21 @@ def test_a_known_condition_changes_nothing(chance: Random) -> None:
     expected = outcomes(text)
     assert outcomes(f"true ? {text} : b") == expected
     assert outcomes(f"false ? b : {text}") == expected
+
+
+@quick
+@given(chance=st.randoms(use_true_random=True))
+def test_what_is_true_stays_true_when_weakened(chance: Random) -> None:
+    """Whatever variables are not to matter, and whatever they are."""
+    parts = [Maker(chance).make("bool", chance.randint(1, 3)) for _ in range(3)]
+    text = f"{parts[0]} {chance.choice(('&&', '||'))} ({parts[1]} && {parts[2]})"
+    condition = check(text, ENVIRONMENT, BOOL)
+    assert isinstance(condition, Checked)
+    names = frozenset(name for name in condition.names if chance.random() < 0.5)
+    weak = weaken(condition, names)
+    assert names.isdisjoint(weak.names)
+    for values, known in product(VALUES, VALUES):
+        mixed = {**known, **{name: values[name] for name in names}}
+        with suppress(EvaluationError):
+            if condition.evaluate(mixed):
+                assert weak.evaluate(known)
