@@ -9,7 +9,6 @@ import ctypes
 import errno
 import os
 import re
-import resource
 import select
 import signal
 import time
@@ -38,8 +37,9 @@ _WAIT_SECONDS = 2.0
 _STEP_SECONDS = 0.02
 _END_SECONDS = 1.0
 _LONGEST_COMMAND = 4096
-# Fewer than a process may have open by default; cgroup.kill needs one more.
 _MOST_HANDLES = 256
+# What follows needs two at a time, other threads (metrics) some more.
+_SPARE_DESCRIPTORS = 8
 
 
 class KillOutcome(StrEnum):
@@ -137,7 +137,9 @@ def kill_cgroup(target: KillTarget) -> KillReport:
     try:
         folder = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        return KillReport(outcome=KillOutcome.REFUSED, error=f"it is gone: {error.strerror}")
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return KillReport(outcome=KillOutcome.REFUSED, error=f"it is gone: {error.strerror}")
+        return KillReport(outcome=KillOutcome.FAILED, error=f"failed to open: {error.strerror}")
     handles: dict[int, int] = {}
     try:
         if (
@@ -234,14 +236,16 @@ def _command(pid: int) -> str:
 
 def _pidfds(pids: list[int]) -> dict[int, int]:
     """Open handles of the first processes, and leave descriptors for what follows."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_HANDLES if soft == resource.RLIM_INFINITY else min(_MOST_HANDLES, soft // 4)
-    handles = {}
-    for pid in pids[:most]:
+    handles: dict[int, int] = {}
+    for pid in pids[:_MOST_HANDLES]:
         try:
             handles[pid] = os.pidfd_open(pid)
-        except OSError:
-            continue  # it has ended, or the kernel knows no pidfds
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                continue  # it has ended, or the kernel knows no pidfds
+            for last in [*handles][-_SPARE_DESCRIPTORS:]:
+                os.close(handles.pop(last))
+            break
     return handles
 
 

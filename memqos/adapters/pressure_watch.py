@@ -48,6 +48,10 @@ class PressureWatch:
         # Looks until the root is read again.
         self._rootless = 0
 
+    def __del__(self) -> None:
+        self._forget()
+        self.silence()
+
     def remember(self, paths: Iterable[str], spans: frozenset[str]) -> None:
         """Read them; what follows must be read later.
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,25 @@ def identify(mount: Path, relative: str, *protected: str) -> KillTarget:
     folder = mount / relative
     inode = folder.stat().st_ino if folder.exists() else None
     return identify_target(str(mount), relative, protected, inode)
+
+
+@contextmanager
+def free_descriptors(number: int) -> Iterator[None]:
+    """Leave us so many file descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(number):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 class TestIdentify:
@@ -331,8 +350,9 @@ class TestKill:
         assert report.outcome is KillOutcome.FAILED
         assert report.error == "failed to send SIGKILL: Is a directory"
 
+    @pytest.mark.parametrize("free", [2, 5, 24, 120])
     def test_more_processes_than_descriptors(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fork bomb leaves descriptors for cgroup.kill and for what follows."""
         beyond = 2**22  # the most that a pid can be
@@ -340,14 +360,19 @@ class TestKill:
         (folder / "cgroup.kill").write_text("")
         monkeypatch.setattr(kill, "_WAIT_SECONDS", 0)
         monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open(os.devnull, os.O_RDONLY))
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
-        try:
-            report = kill_cgroup(target(folder))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        victim = target(folder)
+        with free_descriptors(free):
+            report = kill_cgroup(victim)
         assert (folder / "cgroup.kill").read_text() == "1"
         assert len(report.left) == 2000
+
+    def test_no_descriptors_at_all(self, tmp_path: Path) -> None:
+        """Which is not to say that the cgroup is gone."""
+        victim = target(cgroup(tmp_path / "podx"))
+        with free_descriptors(0):
+            report = kill_cgroup(victim)
+        assert report.outcome is KillOutcome.FAILED
+        assert report.error == "failed to open: Too many open files"
 
     def test_another_pid_namespace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Processes that are not seen have pid 0, which to kill(2) is memqos' own group."""

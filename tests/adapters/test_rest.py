@@ -159,6 +159,17 @@ def test_others_in_place(stalled_pods: Path) -> None:
     assert seen[20].cycle.values["d_qos_memory_full_total"][4] == 8.0
 
 
+def test_descriptors_are_given_back(stalled_pods: Path) -> None:
+    """Once a watcher is gone, as it is where a library's user has made another."""
+    own = Path("/proc/self/fd")
+    before = [*own.iterdir()]
+    watcher = watch(stalled_pods)
+    watcher.observe()
+    assert len([*own.iterdir()]) > len(before)
+    del watcher
+    assert [*own.iterdir()] == before
+
+
 def test_rates_after_others_waited(stalled_pods: Path) -> None:
     """What moved unseen has no rate; what is known to have been still has one."""
     watcher = watch(stalled_pods)
