@@ -10,7 +10,6 @@ from tests.support.guest import Guest
 
 
 SCRIPT = Path(__file__).parent / "scripts" / "audit.py"
-NODE = "tests/guest/scripts/node.py"
 MIB = 1 << 20
 ON = {"memoryReservationPolicy": "TieredReservation", "memoryThrottlingFactor": 0.9}
 OFF = {"featureGates": {"MemoryQoS": False}}
@@ -77,8 +76,7 @@ def answer(guest: Guest) -> Any:
         nodes=1,
         memory_mib=1024,
         scratch_mib=512,
-        files={NODE: SCRIPT.with_name("node.py").read_bytes()}
-        | {name: json.dumps(data).encode() for name, data in files.items()},
+        files={name: json.dumps(data).encode() for name, data in files.items()},
         timeout=500,
     )
     assert result.status == 0, result.stderr

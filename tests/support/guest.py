@@ -24,6 +24,7 @@ from attrs import field, frozen
 from tests.support.guest_image import CACHE, Image, compile_python, guest_image, locked, make_disk
 
 
+_ROOT = Path(__file__).parents[2]
 _DISK = "if=virtio,format=raw"
 _RESULT_BYTES = 64 << 20
 _PR_SET_PDEATHSIG = 1
@@ -97,7 +98,8 @@ class Guest:
         /var/lib/kubelet. A kernel that panics is booted again, twice at most.
 
         Args:
-            script: the text of a bash script, or the path of one, or of a Python script.
+            script: the text of a bash script, or the path of a Python script, which can import
+                those that lie beside it.
             arguments: of the script.
             nodes: NUMA nodes; memory and processors are split evenly.
             memory_mib: memory in all.
@@ -113,12 +115,18 @@ class Guest:
         Raises:
             GuestError: one of them was killed, or there is no answer.
         """
-        name, text = ("script.sh", script) if isinstance(script, str) else (script.name, None)
-        data = text.encode() if text is not None else Path(script).read_bytes()
-        interpreter = "python3" if name.endswith(".py") else "bash"
+        if isinstance(script, str):
+            interpreter, name, scripts = "bash", "script.sh", {"script.sh": script.encode()}
+        else:
+            interpreter, name = "python3", script.name
+            scripts = {
+                str(path.relative_to(_ROOT)): path.read_bytes()
+                for path in script.parent.glob("*.py")
+            }
+            scripts[name] = script.read_bytes()
         command = [str(timeout), interpreter, f"/job/in/{name}", *arguments]
-        job = {f"in/{path}": content for path, content in (files or {}).items()}
-        job |= {f"in/{name}": data, "command": "".join(f"{word}\0" for word in command).encode()}
+        job = {f"in/{path}": content for path, content in {**(files or {}), **scripts}.items()}
+        job["command"] = "".join(f"{word}\0" for word in command).encode()
         parameters = f"console=ttyS0 panic=-1 quiet guest.cgroup={cgroup_options} {append}"
         parameters += " guest.systemd" if systemd else ""
         machine = [

@@ -10,7 +10,6 @@ from tests.support.guest_image import GuestUnavailableError
 
 
 _SCRIPTS = Path(__file__).parents[1] / "guest" / "scripts"
-_NODE = "tests/guest/scripts/node.py"
 
 
 def prepare_watcher_guest() -> Guest:
@@ -56,7 +55,7 @@ def run_watchers(
         memory_mib=1024,
         scratch_mib=256,
         scratch_mib_per_second=16,
-        files={_NODE: (_SCRIPTS / "node.py").read_bytes(), **(files or {})},
+        files=files,
         systemd=systemd,
         timeout=timeout,
     )

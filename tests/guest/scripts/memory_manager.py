@@ -14,19 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from memqos.adapters.host import Host
-from memqos.adapters.node import read_machine
-from memqos.memory_manager.assignments import AssignmentFailure, apply_assignments, assignments
-from memqos.memory_manager.encoding import encode_v3
-from memqos.memory_manager.machine import default_state
-from memqos.memory_manager.state import Block, CheckpointContent
+from memqos.memory_manager.state import Block, ContainerAssignments
+from tests.guest.scripts.kubelet import CHECKPOINT, DATABASE, KUBELET, MIB, checkpoint
 
 
-KUBELET = Path("/var/lib/kubelet")
-CHECKPOINT = KUBELET / "memory_manager_state"
-MIB = 1 << 20
-
-RESERVED = {node: {"memory": 100 * MIB} for node in (0, 1)}
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -37,8 +28,8 @@ reservedMemory:
 - {numaNode: 0, limits: {memory: 100Mi}}
 - {numaNode: 1, limits: {memory: 100Mi}}
 """
-ENTRIES = {
-    "5b0c2f0e-0d0f-4f3f-9d1c-6f6b3c1f0a01": {"database": (Block((0,), "memory", 256 * MIB),)},
+ENTRIES: ContainerAssignments = {
+    **DATABASE,
     "5b0c2f0e-0d0f-4f3f-9d1c-6f6b3c1f0a02": {"cache": (Block((1,), "memory", 128 * MIB),)},
 }
 
@@ -50,17 +41,6 @@ def memqos(*arguments: str) -> dict[str, Any]:
     if not done.stdout:
         raise SystemExit(done.stderr)
     return {"code": done.returncode, "document": json.loads(done.stdout), "stderr": done.stderr}
-
-
-def checkpoint() -> str:
-    """Return the checkpoint that kubelet writes on this boot with two pinned pods."""
-    machine, _ = read_machine(Host("/"))
-    idle = default_state(machine, RESERVED)
-    state = apply_assignments(idle, assignments(ENTRIES, None))
-    if isinstance(state, AssignmentFailure):
-        raise SystemExit(state.message)
-    content = CheckpointContent(policy_name="Static", machine_state=state, entries=ENTRIES)
-    return encode_v3(content)
 
 
 def facts() -> dict[str, Any]:
@@ -100,7 +80,7 @@ def main(command: str) -> None:
     given = Path("/job/in/checkpoint")
     answer = facts()
     (KUBELET / "config.yaml").write_text(CONFIG)
-    CHECKPOINT.write_text(given.read_text() if given.exists() else checkpoint())
+    CHECKPOINT.write_text(given.read_text() if given.exists() else checkpoint(ENTRIES))
     if command == "record":
         answer["checkpoint"] = CHECKPOINT.read_text()
         answer["exact"] = memqos("validate-checkpoint")

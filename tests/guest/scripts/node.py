@@ -1,7 +1,4 @@
-"""What the scripts in the guest share: a node's cgroups, its services, and a pod that starves it.
-
-Lies beside each script that is run with it.
-"""
+"""What the scripts in the guest share: a node's cgroups, services, and a pod that starves it."""
 
 import contextlib
 import os

@@ -13,14 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
-
-from memqos.adapters.host import Host
-from memqos.adapters.node import read_machine
-from memqos.memory_manager.assignments import AssignmentFailure, apply_assignments, assignments
-from memqos.memory_manager.encoding import encode_v3
-from memqos.memory_manager.machine import default_state
-from memqos.memory_manager.state import Block, CheckpointContent
+from tests.guest.scripts.kubelet import CHECKPOINT, DATABASE, KUBELET, checkpoint
 from tests.guest.scripts.node import (
     BESTEFFORT,
     MIB,
@@ -47,13 +40,8 @@ POD_MIB = 80
 # There is no journal here.
 WATCHDOG_SECONDS = 10
 TEST = f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\nStandardError=append:{LOG}\n"
-KUBELET = Path("/var/lib/kubelet")
-CHECKPOINT = KUBELET / "memory_manager_state"
 TEXTFILE = Path("/var/lib/node_exporter/textfile_collector/memqos.prom")
 DRIFT_MIB = 20
-ENTRIES = {
-    "5b0c2f0e-0d0f-4f3f-9d1c-6f6b3c1f0a01": {"database": (Block((0,), "memory", 256 * MIB),)},
-}
 KUBELET_CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -165,23 +153,9 @@ def watch() -> dict[str, Any]:
     return answer
 
 
-def drifted_checkpoint() -> str:
-    """Return what kubelet wrote before the node gained DRIFT_MIB, with a pinned pod."""
-    machine, _ = read_machine(Host("/"))
-    nodes = tuple(
-        node._replace(memory_bytes=node.memory_bytes - DRIFT_MIB * MIB) for node in machine.nodes
-    )
-    idle = default_state(evolve(machine, nodes=nodes), {0: {"memory": 100 * MIB}})
-    moved = apply_assignments(idle, assignments(ENTRIES, None))
-    if isinstance(moved, AssignmentFailure):
-        raise SystemExit(moved.message)
-    content = CheckpointContent(policy_name="Static", machine_state=moved, entries=ENTRIES)
-    return encode_v3(content)
-
-
 def start_kubelet() -> dict[str, Any]:
     """Start what is called kubelet, on a checkpoint that it would refuse."""
-    CHECKPOINT.write_text(drifted_checkpoint())
+    CHECKPOINT.write_text(checkpoint(DATABASE, gained_bytes=DRIFT_MIB * MIB))
     TEXTFILE.unlink(missing_ok=True)
     before = CHECKPOINT.read_text()
     said = systemctl("start", "kubelet.service")
