@@ -13,7 +13,7 @@ from tests.support.watchers import run_watchers
 
 
 LAYOUTS = ("talos", "cgroupfs", "systemd")
-SCENARIOS = ("alarms", "fallbacks", "mechanics", *LAYOUTS)
+SCENARIOS = ("alarms", "fallbacks", "unending", "mechanics", *LAYOUTS)
 MOUNT = "/sys/fs/cgroup/"
 MIB = 1 << 20
 # Of the pod that is protected, as in the script.
@@ -203,3 +203,13 @@ def test_one_that_stays(answer: dict[str, Any]) -> None:
     found = answer["fallbacks"]["stuck"]
     assert (found["outcome"], found["left"], found["processes"]) == ("failed", 1, [])
     assert found["populated"] is True
+
+
+def test_one_that_cannot_end(answer: dict[str, Any]) -> None:
+    """Its memory is free at once (process_mrelease), though it stays; it is not called killed."""
+    released, left = answer["unending"]["released"], answer["unending"]["left"]
+    assert released["held_mib"] < 16
+    assert left["held_mib"] > 96
+    for found in (released, left):
+        assert found["report"]["outcome"] == "failed"
+        assert found["report"]["error"] == "still there: 1 of 1 processes"

@@ -4,6 +4,7 @@ The answer is JSON in the file `answer`, an object for each scenario.
 """
 
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -39,6 +40,7 @@ from tests.guest.scripts.node import (
     serve,
     starve,
     wait_for,
+    wait_for_end,
     wait_for_use,
 )
 
@@ -49,6 +51,11 @@ PATIENCE = 60
 COOL_DOWN = 6
 # So much has a pod that is protected, more than the hog will have.
 SAFE_MIB = 450
+# linux/fs.h
+FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
+# What a pod holds that cannot end.
+HELD_MIB = 96
+HOLD = f"held = b'1' * ({HELD_MIB} << 20); open('/scratch/held', 'wb')"
 HOOK = (
     "bash -c 'echo $MEMQOS_OUTCOME $MEMQOS_VICTIM >> hook;"
     " cat /proc/self/status /proc/self/oom_score_adj > hook.state'"
@@ -247,6 +254,36 @@ def fallbacks() -> dict[str, Any]:
     return answer
 
 
+def unending() -> dict[str, Any]:
+    """Kill one that waits for a frozen disk, where no signal reaches it."""
+    path = "test/waiting"
+    processes, usage = MOUNT / path / "cgroup.procs", MOUNT / path / "memory.current"
+    scratch = os.open("/scratch", os.O_RDONLY)
+
+    def waits() -> bool:
+        """Tell whether it waits in the kernel, and cannot be woken."""
+        pid = int(processes.read_text())
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "D"
+
+    def kill_one() -> dict[str, Any]:
+        fcntl.ioctl(scratch, FIFREEZE, 0)
+        run(path, "python3", "-c", HOLD)
+        wait_for_use(path, HELD_MIB)
+        wait_for(waits)
+        report = kill(path)
+        held = int(usage.read_text()) / MIB
+        fcntl.ioctl(scratch, FITHAW, 0)
+        wait_for_end(path)
+        return {"report": report, "held_mib": held}
+
+    answer = {"released": kill_one()}
+    with patch("memqos.adapters.kill._release"):
+        answer["left"] = kill_one()
+    os.close(scratch)
+    clear("test")
+    return answer
+
+
 def alarms() -> dict[str, Any]:
     """Have the kernel tell when somebody waits: anybody at first, then those who decide."""
     watch = PressureWatch(str(MOUNT))
@@ -285,6 +322,7 @@ def alarms() -> dict[str, Any]:
 SCENARIOS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "alarms": alarms,
     "fallbacks": fallbacks,
+    "unending": unending,
     "mechanics": mechanics,
     "talos": lambda: starving("talos", dry_first=True),
     "cgroupfs": lambda: starving("cgroupfs", dry_first=False),
