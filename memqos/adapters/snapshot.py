@@ -316,11 +316,21 @@ def write_archive(
                     entry.type, entry.mode = tarfile.DIRTYPE, 0o700
                 else:
                     entry.size, entry.mode = len(data), 0o600
+                tar.format = _format(entry)
                 tar.addfile(entry, io.BytesIO(data or b""))
                 tar.members.clear()  # or it keeps them all
                 room.reach(tar.offset)
     except TooLargeError:
         raise MachineError(target, "too large for an archive; save a directory instead") from None
+
+
+def _format(entry: tarfile.TarInfo) -> int:
+    """Return what needs no extended header, which takes more room than a cgroup's file, if any."""
+    try:
+        entry.tobuf(tarfile.USTAR_FORMAT, "ascii", "strict")
+    except ValueError:  # the name is too long, or is not ASCII
+        return tarfile.PAX_FORMAT
+    return tarfile.USTAR_FORMAT
 
 
 def _folders(snapshot: Snapshot) -> set[str]:

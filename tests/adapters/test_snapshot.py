@@ -347,6 +347,27 @@ def test_what_is_written_can_be_read(
     assert (True, False) not in outcomes
 
 
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("proc/meminfo", 2),
+        (f"{'x' * 155}/{'y' * 100}", 2),  # the most, in two fields of a header
+        (f"{'x' * 155}/{'y' * 101}", 4),
+        ("proc/é", 4),
+        ("proc/\udcff", 4),
+    ],
+)
+def test_extended_headers(name: str, blocks: int, tmp_path: Path) -> None:
+    """A file has one only where its name needs it, as few names of cgroups do."""
+    path = tmp_path / "x.tar"
+    save_snapshot(Snapshot(files={name: b"1\n"}), str(path))
+    folder, _, _ = name.rpartition("/")
+    with tarfile.open(path) as tar:
+        file, end = tar.getmember(name), tar.getmember(folder).offset_data
+    assert file.offset_data + 512 - end == blocks * 512
+    assert Archive(str(path)).read(name) == b"1\n"
+
+
 def test_an_archive_is_not_made_in_memory(tmp_path: Path) -> None:
     """It is written as it is made: of 6 MB only little is ever held."""
     snapshot, path = small_files(2_000), tmp_path / "x.tar"
