@@ -301,7 +301,10 @@ def _doze(watcher: Watcher, clock: SignalClock, tick: int, watchdog: int | None)
     """Sleep as long as the kernel keeps watch; return how many ticks need no cycle."""
     interval = watcher.config.interval_ns
     most = most_left_out(interval, watchdog)
-    if not most or not clock.can_doze or (alarms := watcher.alarms()) is None:
+    if not most or not clock.can_doze:
+        watcher.silence()
+        return 0
+    if (alarms := watcher.alarms()) is None:
         return 0
     clock.doze(tick + most * interval, alarms)
     return min(most, max(0, -((tick - clock.now_ns()) // interval)))

@@ -12,7 +12,8 @@ import re
 import select
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 
 from attrs import frozen
@@ -26,7 +27,7 @@ from memqos.errors import MachineError
 __all__ = ["KillOutcome", "KillReport", "KillTarget", "holds_us", "identify_target", "kill_cgroup"]
 
 _PROCESS_MRELEASE = 448
-_PID = re.compile(r"[1-9][0-9]{0,8}\n?")
+_PID = re.compile(rb"[1-9][0-9]{0,8}\n?")
 # None of a cgroup's files is a link, nor makes a reader wait.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # One of them at least has every cgroup that can be killed.
@@ -38,6 +39,9 @@ _STEP_SECONDS = 0.02
 _END_SECONDS = 1.0
 _LONGEST_COMMAND = 4096
 _MOST_HANDLES = 256
+# Of a list of processes: it is gone, or is that of a threaded cgroup.
+_UNLISTED = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # What follows needs two at a time, other threads (metrics) some more.
 _SPARE_DESCRIPTORS = 8
 
@@ -153,18 +157,22 @@ def kill_cgroup(target: KillTarget) -> KillReport:
             return KillReport(outcome=KillOutcome.FAILED, error="it is no cgroup")
         if _is_populated(folder) is False:
             return KillReport(outcome=KillOutcome.EMPTY, error="it has no processes any more")
-        pids = _pids(target.path)
+        try:
+            pids = _pids(target.path)
+        except OSError as error:
+            return KillReport(outcome=KillOutcome.FAILED, error=_unlisted(error))
         if os.getpid() in pids:
             return KillReport(outcome=KillOutcome.REFUSED, error="memqos itself runs in it")
         commands = [(pid, _command(pid)) for pid in pids]
-        handles = _pidfds(pids)
+        handles = _pidfds(folder, pids)
         method, problem = _send(folder, target.path, handles)
         if problem is not None and method == "":
             return KillReport(outcome=KillOutcome.FAILED, error=problem)
         for descriptor in handles.values():
             _release(descriptor)
         left = _wait(folder, target.path)
-        left += [pid for pid in _alive(handles) if pid not in left]  # it went to another cgroup
+        # Those that went to another cgroup.
+        left += [pid for pid in _alive(pids, handles) if pid not in left]
         killed = tuple((pid, text) for pid, text in commands if pid not in left)
         outcome = KillOutcome.PARTLY_KILLED if left else KillOutcome.KILLED
         if left and not killed:
@@ -207,18 +215,30 @@ def _is_populated(folder: int) -> bool | None:
 
 
 def _pids(path: str) -> list[int]:
-    """List the processes of a cgroup and all below it; 0 for one that we cannot see."""
+    """List the processes of a cgroup and all below it, each once; 0 for those we cannot see.
+
+    Raises:
+        OSError: who is there cannot be told, as when descriptors or memory are short.
+    """
+
+    def check(error: OSError) -> None:
+        if error.errno not in _UNLISTED:
+            raise error
+
     found: list[int] = []
-    for folder, _, files in os.walk(path):
+    for folder, _, files in os.walk(path, onerror=check):
         if "cgroup.procs" in files:
             try:
-                with open(
-                    os.path.join(folder, "cgroup.procs"), opener=_open, encoding="ascii"
-                ) as file:
+                with open(os.path.join(folder, "cgroup.procs"), "rb", opener=_open) as file:
                     found += [int(line) if _PID.fullmatch(line) else 0 for line in file]
-            except (OSError, ValueError):
-                continue  # threaded, or gone meanwhile
-    return found
+            except OSError as error:
+                check(error)
+    # The kernel may list one twice, and one may go from one list to the next meanwhile.
+    return [*dict.fromkeys(filter(None, found)), *(pid for pid in found if not pid)]
+
+
+def _unlisted(error: OSError) -> str:
+    return f"failed to list its processes: {error.strerror}"
 
 
 def _open(path: str, flags: int) -> int:
@@ -234,18 +254,20 @@ def _command(pid: int) -> str:
     return data.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
-def _pidfds(pids: list[int]) -> dict[int, int]:
+def _pidfds(folder: int, pids: list[int]) -> dict[int, int]:
     """Open handles of the first processes, and leave descriptors for what follows."""
     handles: dict[int, int] = {}
-    for pid in pids[:_MOST_HANDLES]:
-        try:
-            handles[pid] = os.pidfd_open(pid)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                continue  # it has ended, or the kernel knows no pidfds
-            for last in [*handles][-_SPARE_DESCRIPTORS:]:
-                os.close(handles.pop(last))
-            break
+    spare: list[int] = []
+    try:
+        with suppress(OSError):  # these are all that there are
+            for _ in range(_SPARE_DESCRIPTORS):
+                spare.append(os.dup(folder))  # noqa: PERF401
+        for pid in pids[:_MOST_HANDLES]:
+            with suppress(OSError):  # it has ended, or there are no more, or no pidfds at all
+                handles[pid] = os.pidfd_open(pid)
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
     return handles
 
 
@@ -266,7 +288,12 @@ def _send(folder: int, path: str, handles: dict[int, int]) -> tuple[str, str | N
     failed = None
     try:
         for _ in range(3):  # processes that were forked before the freeze took hold
-            for pid in _pids(path):
+            try:
+                pids = _pids(path)
+            except OSError as error:
+                failed = _unlisted(error)
+                break
+            for pid in pids:
                 if pid in (0, os.getpid()):  # to kill(2), 0 is memqos itself and those around it
                     failed = "some processes are in a PID namespace that memqos does not see"
                     continue
@@ -308,7 +335,10 @@ def _wait(folder: int, path: str) -> list[int]:
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         is_populated = _is_populated(folder)
-        left = _pids(path) if is_populated is not False else []
+        try:
+            left = _pids(path) if is_populated is not False else []
+        except OSError:
+            left = [0]  # who knows
         if not left and not is_populated:
             return []
         if time.monotonic() >= deadline:
@@ -316,15 +346,24 @@ def _wait(folder: int, path: str) -> list[int]:
         time.sleep(_STEP_SECONDS)
 
 
-def _alive(handles: Mapping[int, int]) -> list[int]:
+def _alive(pids: Iterable[int], handles: Mapping[int, int]) -> list[int]:
     """Return which processes have not ended: a cgroup is empty a little before they have."""
-    poll = select.poll()
-    pids = {handle: pid for pid, handle in handles.items()}
-    for handle in pids:
-        poll.register(handle, select.POLLIN)
     deadline = time.monotonic() + _END_SECONDS
-    while pids and (rest := deadline - time.monotonic()) > 0:
-        for handle, _ in poll.poll(rest * 1000):
-            poll.unregister(handle)
-            del pids[handle]
-    return list(pids.values())
+    found = []
+    for pid in pids:
+        handle = handles.get(pid)
+        try:
+            opened = os.pidfd_open(pid) if handle is None else handle
+        except OSError as error:
+            if error.errno in _SHORTAGES:
+                found.append(pid)  # who knows
+            continue  # it has ended, or is one of those that we cannot see
+        try:
+            poll = select.poll()
+            poll.register(opened, select.POLLIN)
+            if not poll.poll(max(0, deadline - time.monotonic()) * 1000):
+                found.append(pid)
+        finally:
+            if handle is None:
+                os.close(opened)
+    return found

@@ -74,13 +74,16 @@ class PressureWatch:
 
         While the root's is as it was, so are they.
         """
-        if self._root is None:
-            return False
         self._looks += 1
         if self._looks > _LOOKS:
             self._forget()
             self.silence()
+        return self._look()
+
+    def _look(self) -> bool:
         root = self._root
+        if root is None:
+            return False
         self._rootless = max(0, self._rootless - 1)
         if not self._rootless:
             now = self._read("")
@@ -108,16 +111,20 @@ class PressureWatch:
         half a second, nor is one in a cgroup that has come since.
 
         Returns:
-            Descriptors that are urgent (POLLPRI) then; None where the kernel does not tell.
+            Descriptors that are urgent (POLLPRI) then; None where the kernel does not tell, or
+            where somebody has waited before it was asked to.
         """
         if not self._can_ask:
             return None
         paths = {path for path, text in self._texts.items() if text != _ABSENT}
         if not self._rootless:  # else others wait
             paths.add("")
-        if not all(self._set_alarm(path) for path in paths - self._alarms.keys()):
+        new = paths - self._alarms.keys()
+        if not all(self._set_alarm(path) for path in new):
             self.silence()
             self._can_ask = False
+            return None
+        if new and not self._look():
             return None
         # It takes tens of milliseconds: by now the others are set.
         for path in self._alarms.keys() - paths:

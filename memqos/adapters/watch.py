@@ -193,8 +193,12 @@ class Watcher:
             and self.kill
         ):
             return self._pressure.alarms()
-        self._pressure.silence()
+        self.silence()
         return None
+
+    def silence(self) -> None:
+        """Have the kernel tell no more, as nobody will listen."""
+        self._pressure.silence()
 
     def _run_cycle(self, tree: Tree, now: int) -> Cycle:
         return run_cycle(

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -185,11 +185,17 @@ class TestKill:
         assert (report.outcome, report.processes) == (KillOutcome.FAILED, ())
         assert report.error == "still there: 1 of 1 processes"
 
+    @pytest.mark.parametrize("handles", [0, 256])
     def test_moved_away(
-        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+        self,
+        handles: int,
+        tmp_path: Path,
+        sleeper: subprocess.Popen[bytes],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """One that has left the cgroup alive was not killed."""
+        """One that has left the cgroup alive was not killed, though it had no handle."""
         monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
+        monkeypatch.setattr(kill, "_MOST_HANDLES", handles)
         folder = cgroup(tmp_path / "podx", sleeper.pid)
 
         def move(*_: object) -> tuple[str, None]:
@@ -199,6 +205,38 @@ class TestKill:
         monkeypatch.setattr(kill, "_send", move)
         report = kill_cgroup(target(folder))
         assert (report.outcome, report.left) == (KillOutcome.FAILED, (sleeper.pid,))
+        assert report.processes == ()
+
+    def test_listed_twice(self, tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+        """As one is that goes from one list to the next while they are read."""
+        folder = cgroup(tmp_path / "podx", sleeper.pid, sleeper.pid)
+        before = [*Path("/proc/self/fd").iterdir()]
+        report = kill_cgroup(target(folder))
+        assert [*Path("/proc/self/fd").iterdir()] == before
+        assert report.left == (sleeper.pid,)  # it is still in the list here
+
+    @pytest.mark.parametrize("handles", [0, 256])
+    def test_nothing_can_be_read(
+        self,
+        handles: int,
+        tmp_path: Path,
+        sleeper: subprocess.Popen[bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Nobody is said to be gone then."""
+        monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
+        monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
+        monkeypatch.setattr(kill, "_MOST_HANDLES", handles)
+        victim = target(cgroup(tmp_path / "podx", sleeper.pid))
+        with ExitStack() as stack:
+
+            def take(*_: object) -> tuple[str, None]:
+                stack.enter_context(free_descriptors(0))
+                return "cgroup.kill", None
+
+            monkeypatch.setattr(kill, "_send", take)
+            report = kill_cgroup(victim)
+        assert report.outcome is KillOutcome.FAILED
         assert report.processes == ()
 
     def test_empties(
@@ -351,12 +389,13 @@ class TestKill:
         assert report.error == "failed to send SIGKILL: Is a directory"
 
     @pytest.mark.parametrize("free", [2, 5, 24, 120])
+    @pytest.mark.parametrize("number", [1, 4, 23, 2000])
     def test_more_processes_than_descriptors(
-        self, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, free: int, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fork bomb leaves descriptors for cgroup.kill and for what follows."""
         beyond = 2**22  # the most that a pid can be
-        folder = cgroup(tmp_path / "podx", *range(beyond + 1, beyond + 2001))
+        folder = cgroup(tmp_path / "podx", *range(beyond + 1, beyond + 1 + number))
         (folder / "cgroup.kill").write_text("")
         monkeypatch.setattr(kill, "_WAIT_SECONDS", 0)
         monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open(os.devnull, os.O_RDONLY))
@@ -364,7 +403,7 @@ class TestKill:
         with free_descriptors(free):
             report = kill_cgroup(victim)
         assert (folder / "cgroup.kill").read_text() == "1"
-        assert len(report.left) == 2000
+        assert len(report.left) == number
 
     def test_no_descriptors_at_all(self, tmp_path: Path) -> None:
         """Which is not to say that the cgroup is gone."""

@@ -401,6 +401,23 @@ def test_a_dry_run_needs_each_cycle(stalled_pods: Path) -> None:
     assert watcher.alarms() is not None
 
 
+def test_a_wait_before_the_alarms(stalled_pods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells of none that began, and ended, before it was asked to."""
+
+    def set_alarm(self: PressureWatch, path: str) -> bool:
+        stall(stalled_pods, "", "system")
+        self._alarms[path] = os.open(os.devnull, os.O_RDONLY)
+        return True
+
+    monkeypatch.setattr(PressureWatch, "_set_alarm", set_alarm)
+    watcher = watch(stalled_pods)
+    watcher.kill = True
+    watcher.observe()
+    first = watcher.observe()
+    assert watcher.alarms() is None
+    assert watcher.observe() is not first
+
+
 @pytest.mark.usefixtures("told")
 def test_another_configuration_needs_a_cycle(stalled_pods: Path) -> None:
     """However quiet it was for the one before."""

@@ -655,6 +655,11 @@ class Night:
     def __init__(self, woken_ms: float, *, is_kept: bool = True) -> None:
         self.now_ms, self.woken_ms, self.is_kept = -400.0, woken_ms, is_kept
         self.ends: list[int] = []
+        self.is_silent = False
+
+    def silence(self) -> None:
+        """Take it that no alarm is wanted any more."""
+        self.is_silent = True
 
     def alarms(self) -> tuple[int, ...] | None:
         """Return no alarm, but that there could be one."""
@@ -687,6 +692,7 @@ def test_a_watchdog_is_not_kept_waiting(watchdog_ms: int, ends: list[int]) -> No
     night: Any = Night(0)
     assert _doze(night, night, 0, watchdog_ms * 10**6) == 0
     assert night.ends == ends
+    assert night.is_silent is not bool(ends)  # nor is the kernel to watch in vain
 
 
 def test_no_doze_without_alarms() -> None:
