@@ -260,8 +260,8 @@ def _pidfds(folder: int, pids: list[int]) -> dict[int, int]:
     spare: list[int] = []
     try:
         with suppress(OSError):  # these are all that there are
-            for _ in range(_SPARE_DESCRIPTORS):
-                spare.append(os.dup(folder))  # noqa: PERF401
+            while len(spare) < _SPARE_DESCRIPTORS:
+                spare.append(os.dup(folder))
         for pid in pids[:_MOST_HANDLES]:
             with suppress(OSError):  # it has ended, or there are no more, or no pidfds at all
                 handles[pid] = os.pidfd_open(pid)

@@ -325,7 +325,7 @@ def write_archive(
 
 
 def _format(entry: tarfile.TarInfo) -> int:
-    """Return what needs no extended header, which takes more room than a cgroup's file, if any."""
+    """Return the format without extended headers, larger than most files, if that will do."""
     try:
         entry.tobuf(tarfile.USTAR_FORMAT, "ascii", "strict")
     except ValueError:  # the name is too long, or is not ASCII

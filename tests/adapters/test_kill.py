@@ -1,5 +1,6 @@
 """Killing a cgroup, on a directory that looks like one; the real kernel is in tests/guest."""
 
+import errno
 import os
 import resource
 import signal
@@ -26,6 +27,13 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     yield process
     process.kill()
     process.wait()
+
+
+@pytest.fixture(params=[0, 256])
+def handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a kill hold a handle of no process, or of each, and not wait long for their end."""
+    monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(kill, "_MOST_HANDLES", request.param)
 
 
 def cgroup(folder: Path, *pids: int, events: str = "populated 1\nfrozen 0\n") -> Path:
@@ -185,17 +193,11 @@ class TestKill:
         assert (report.outcome, report.processes) == (KillOutcome.FAILED, ())
         assert report.error == "still there: 1 of 1 processes"
 
-    @pytest.mark.parametrize("handles", [0, 256])
+    @pytest.mark.usefixtures("handles")
     def test_moved_away(
-        self,
-        handles: int,
-        tmp_path: Path,
-        sleeper: subprocess.Popen[bytes],
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that has left the cgroup alive was not killed, though it had no handle."""
-        monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
-        monkeypatch.setattr(kill, "_MOST_HANDLES", handles)
         folder = cgroup(tmp_path / "podx", sleeper.pid)
 
         def move(*_: object) -> tuple[str, None]:
@@ -215,18 +217,12 @@ class TestKill:
         assert [*Path("/proc/self/fd").iterdir()] == before
         assert report.left == (sleeper.pid,)  # it is still in the list here
 
-    @pytest.mark.parametrize("handles", [0, 256])
+    @pytest.mark.usefixtures("handles")
     def test_nothing_can_be_read(
-        self,
-        handles: int,
-        tmp_path: Path,
-        sleeper: subprocess.Popen[bytes],
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nobody is said to be gone then."""
         monkeypatch.setattr(kill, "_WAIT_SECONDS", 0.05)
-        monkeypatch.setattr(kill, "_END_SECONDS", 0.05)
-        monkeypatch.setattr(kill, "_MOST_HANDLES", handles)
         victim = target(cgroup(tmp_path / "podx", sleeper.pid))
         with ExitStack() as stack:
 
@@ -238,6 +234,20 @@ class TestKill:
             report = kill_cgroup(victim)
         assert report.outcome is KillOutcome.FAILED
         assert report.processes == ()
+
+    def test_the_list_cannot_be_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """We could be in it ourselves: then nobody is killed."""
+
+        def refuse(*_: object) -> int:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        monkeypatch.setattr(kill, "_open", refuse)
+        monkeypatch.setattr(kill, "_send", lambda *_: pytest.fail("killed"))
+        report = kill_cgroup(target(cgroup(tmp_path / "podx")))
+        assert report.outcome is KillOutcome.FAILED
+        assert report.error == "failed to list its processes: Too many open files"
 
     def test_empties(
         self,
